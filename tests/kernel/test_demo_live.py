@@ -157,7 +157,8 @@ def test_demo_shows_its_pods_by_name(directory: Path, demos: list[Demo]) -> None
 def test_demo_recommends_by_the_short_windows_that_it_names(directory: Path, demos: list[Demo]) -> None:
     demo = Demo(directory)
     demos.append(demo)
-    wait_for(lambda: len(demo.recommended_millicores()) == len(LOADS), "a recommendation for every container")
+    # Twenty seconds of readings, and an evaluation after them, on top of a start.
+    wait_for(lambda: len(demo.recommended_millicores()) == len(LOADS), "advice for every container", seconds=180.0)
     # Nobody was measured for as long as an agent waits before its first recommendation.
     assert max(unit["cpu"]["span_seconds"] for unit in demo.units()) < 600
     assert "first recommendation after 20 s instead of 600 s" in demo.stderr.read_text()

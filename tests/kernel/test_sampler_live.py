@@ -100,6 +100,7 @@ def test_native_and_reference_agree_on_one_live_tree(tree: CgroupTree) -> None:
         for path in ("busy", "two/busy", "asleep"):
             tree.freeze(path)
         compared: set[str] = set()
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while compared != set(paths):
             before, between, after = read_three(native, reference, slots)
             for path in paths:
@@ -136,7 +137,7 @@ def read_three(native: Watch, reference: Watch, slots: Slots) -> tuple[Readings,
 def compare_moving(native: Watch, reference: Watch, slots: Slots) -> None:
     """While loads run, what the reference reads lies between two readings of the native one."""
     moved = rounds = 0
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while rounds < 20 or moved == 0:  # on a loaded machine the loads may not run for a while
         assert time.monotonic() < deadline, "no counter moved"
         rounds += 1
