@@ -114,15 +114,16 @@ def test_replica_killed_in_a_transaction_leaves_nothing_and_blocks_nobody(store_
 def test_replica_frozen_in_a_transaction_is_cut_off(postgres: PostgresServer) -> None:
     """A paused machine would otherwise hold its locks, and all others, until it comes back."""
     url = postgres.url(postgres.new_database())
-    open_store(url).close()  # a busy machine may take half a second in the middle of a migration
-    # A busy machine keeps the other from its try for a while.
-    patience = StorePatience(lock_seconds=0.1, idle_seconds=3.0)
-    frozen, other = open_store(url, patience=patience), open_store(url, patience=patience)
+    holder = open_store(url)
+    other = open_store(url, patience=StorePatience(lock_seconds=0.1))
+    # Of one that is patient: a busy machine may keep the other from its try for longer than the frozen one has.
+    with holder.transaction(), pytest.raises(StoreAway, match="lock timeout"), other.transaction():
+        pass
+    holder.close()
+    frozen = open_store(url, patience=StorePatience(lock_seconds=60.0, idle_seconds=3.0))
 
     def freeze() -> None:
         with frozen.transaction() as connection:
-            with pytest.raises(StoreAway, match="lock timeout"), other.transaction():
-                pass
             _until_other_has_its_turn(other)
             connection.exec_driver_sql("SELECT 1")
 
