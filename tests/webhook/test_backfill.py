@@ -44,6 +44,7 @@ HOURS: Final = 5
 """Of the known past."""
 SCRAPE: Final = 30
 NOW_HOUR: Final = int(time.time()) // HOUR
+NOW_SECONDS: Final = NOW_HOUR * HOUR + 10.0
 PODS: Final = {"web-5d-a": 1.0, "web-5d-b": 0.5}
 """How much of the trace each does."""
 needs_prometheus = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
@@ -120,10 +121,15 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def past(recorded: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the URL, for a verb that runs in the hour in which the past ends: another may begin meanwhile."""
-    clock = SimpleNamespace(time=lambda: NOW_HOUR * HOUR + 10.0, strftime=time.strftime, gmtime=time.gmtime)
+def one_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the verb run in the hour in which the past ends: another may begin meanwhile, or between two runs."""
+    clock = SimpleNamespace(time=lambda: NOW_SECONDS, strftime=time.strftime, gmtime=time.gmtime)
     monkeypatch.setattr("agent.cli.verbs.cluster.backfill.time", clock)
+
+
+@pytest.fixture
+def past(recorded: str, one_hour: None) -> str:
+    """Return the URL, for a verb that runs in the hour in which the past ends."""
     return recorded
 
 
@@ -183,7 +189,7 @@ def test_the_first_pod_is_sized_from_a_real_prometheus(
 
     web = Workload(namespace="shop", kind="Deployment", name="web")
     estimate = webhook.index.estimate(
-        web, "app", policy=PolicyName.CRUISE, node=None, node_class=None, now_unix_seconds=NOW_HOUR * HOUR + 10.0
+        web, "app", policy=PolicyName.CRUISE, node=None, node_class=None, now_unix_seconds=NOW_SECONDS
     )
     assert isinstance(estimate, Estimate)
     # 0.6 cores that wait 0.3 of the time are 0.78, and a tenth more for what scrapes miss is 858m; 150 MiB are 165.
@@ -444,6 +450,7 @@ def test_an_answer_that_never_ends_is_given_up() -> None:
             reader.now("up", (), unix_seconds=1)
 
 
+@pytest.mark.usefixtures("one_hour")
 def test_what_breaks_off_leaves_whole_days_and_goes_on_from_there(
     served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -534,7 +541,7 @@ def checkpoint(name: str, **status: Any) -> Any:
     """Return one as the API server gives it, its last sample of a moment ago."""
 
     def at(seconds_ago: float) -> str:
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - seconds_ago))
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW_SECONDS - seconds_ago))
 
     defaults = {
         "version": "v3",
@@ -601,6 +608,7 @@ def api_server(folder: Path, *checkpoints: Any) -> Iterator[str]:
         server.server_close()
 
 
+@pytest.mark.usefixtures("one_hour")
 def test_checkpoints_of_the_vertical_pod_autoscaler_size_the_first_pod_too(
     served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
