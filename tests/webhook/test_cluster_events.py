@@ -17,6 +17,8 @@ from agent.webhook.store.records.decisions import DecisionLogState, StoredDecisi
 from tests.webhook.https import running
 from tests.webhook.stack import WEB, stack
 
+NOW = time.time()
+"""One moment for all: of each its own, those that a busy machine makes long after others would not be older."""
 CHANGE = '[{"container":"app","resource":"cpu","field":"request","before":400,"after":200}]'
 
 
@@ -25,7 +27,7 @@ def decision(sequence: int) -> StoredDecision:
         node="node-a",
         incarnation="i",
         sequence=sequence,
-        unix_seconds=time.time() - 10 * sequence,
+        unix_seconds=NOW - 10 * sequence,
         action="resize",
         outcome="applied",
         reason="over",
