@@ -90,10 +90,11 @@ def test_only_the_authority_that_is_named_is_trusted_and_a_new_one_takes_effect(
 
 
 def test_nobody_listening_is_one_line() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with pytest.raises(WebhookAway) as caught:
-        client(f"https://127.0.0.1:{port}").post("/v1/report", TEXT)
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))  # so that nobody else is given the port meanwhile
+        port = deaf.getsockname()[1]
+        with pytest.raises(WebhookAway) as caught:
+            client(f"https://127.0.0.1:{port}").post("/v1/report", TEXT)
     assert str(caught.value) == f"no answer from https://127.0.0.1:{port}: Connection refused"
 
 
