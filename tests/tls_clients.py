@@ -22,7 +22,7 @@ def serving(context: ssl.SSLContext) -> Iterator[int]:
         finally:
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
-            thread.join(5.0)
+            thread.join(60.0)
 
 
 def _serve(listener: socket.socket, context: ssl.SSLContext) -> None:
@@ -45,7 +45,7 @@ def served(port: int, bundle_pem: bytes, name: str | None) -> x509.Certificate:
     context.check_hostname = name is not None
     context.load_verify_locations(cadata=bundle_pem.decode())
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=5.0) as connection,
+        socket.create_connection(("127.0.0.1", port), timeout=60.0) as connection,
         context.wrap_socket(connection, server_hostname=name) as channel,
     ):
         der = channel.getpeercert(binary_form=True)

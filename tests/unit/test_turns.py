@@ -11,7 +11,7 @@ import pytest
 from agent.metrics.loop_series import LoopSeries
 from agent.turns import Turns
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 """For a thread that must come round at once; nothing asserts it, a loop that hangs fails by it."""
 AGES_SECONDS = 3600.0
 """A wait that a test which works never sits through."""

@@ -152,5 +152,5 @@ def running(given: Services, folder: Path, *, names: Sequence[str] = (), **setti
         for connection in running_server.connections:  # else the server waits for each to ask once more
             connection.close()
         server.stop()
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive()

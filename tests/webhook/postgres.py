@@ -159,7 +159,7 @@ class PostgresServer:
             self._child.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._child.send_signal(signal.SIGQUIT)
-            self._child.wait(STOP_SECONDS)
+            self._child.wait(START_SECONDS)
         self._child = None
 
     def freeze(self) -> None:

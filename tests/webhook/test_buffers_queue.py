@@ -94,7 +94,7 @@ def test_who_waits_comes_back_when_it_is_closed() -> None:
     waiting = threading.Thread(target=lambda: answers.append(namespace_queue.take(3600.0)))
     waiting.start()
     namespace_queue.close()
-    waiting.join(10.0)
+    waiting.join(60.0)
     assert answers == [None]
 
 

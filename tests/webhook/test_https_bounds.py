@@ -37,7 +37,7 @@ def test_an_agent_hears_that_its_report_is_too_large_however_large_it_is(tmp_pat
     assert kibibytes << 10 < MAX_DISCARDED_BYTES
     text = base64.b64encode(random.Random(1).randbytes(kibibytes << 10)).decode()
     with running(services(most_report_bytes=1 << 20), tmp_path) as hook:
-        client = WebhookClient(hook.server.url, token_file=None, ca_file=hook.authority, timeout_seconds=10)
+        client = WebhookClient(hook.server.url, token_file=None, ca_file=hook.authority, timeout_seconds=60)
         for _ in range(3):
             assert client.post("/v1/report", text).status == 413
         client.close()
@@ -146,7 +146,7 @@ def slow_ones(hook: Running, number: int, head: bytes = b"", path: bytes = b"/v1
 
 
 def answer_on(connection: ssl.SSLSocket) -> bytes:
-    connection.settimeout(20)
+    connection.settimeout(60)
     return connection.recv(4000)
 
 
@@ -202,7 +202,7 @@ def test_an_agent_that_is_refused_hears_it_though_its_report_is_large(
     monkeypatch.setattr("agent.webhook.http.bodies.DRAIN_SECONDS", 60.0)  # a busy machine takes a while to send it
     text = base64.b64encode(random.Random(1).randbytes(700 << 10)).decode()
     with running(services(known=knows, most_report_bytes=1 << 20), tmp_path) as hook:
-        client = WebhookClient(hook.server.url, token_file=None, ca_file=hook.authority, timeout_seconds=10)
+        client = WebhookClient(hook.server.url, token_file=None, ca_file=hook.authority, timeout_seconds=60)
         for _ in range(3):
             assert client.post("/v1/report", text).status == 401
         client.close()
@@ -237,7 +237,7 @@ class From:
 
 def body_on(connection: ssl.SSLSocket) -> bytes:
     """Read a whole answer and give its body."""
-    connection.settimeout(20)
+    connection.settimeout(60)
     answer = http.client.HTTPResponse(connection)
     answer.begin()
     assert answer.status == 200
@@ -245,7 +245,7 @@ def body_on(connection: ssl.SSLSocket) -> bytes:
 
 
 def is_cut(connection: ssl.SSLSocket) -> bool:
-    connection.settimeout(20)
+    connection.settimeout(60)
     try:
         return connection.recv(1) == b""
     except OSError:
@@ -360,7 +360,7 @@ def test_what_takes_long_leaves_the_event_loop_and_who_sends_much_waits_behind_h
         threads.append((peer, threading.current_thread().name))
         if len(body) > 1000:
             entered.release()
-            assert go.wait(30)
+            assert go.wait(120)
         return b"read"
 
     with running(services(review=review, failed=failed.append), tmp_path) as hook, contextlib.ExitStack() as open_ones:
@@ -458,7 +458,7 @@ def test_no_second_request_is_sneaked_in_and_the_server_goes_on(tmp_path: Path, 
     with running(services(), tmp_path, request_seconds=1) as hook:
         answer = b""
         with connected(hook) as connection, contextlib.suppress(OSError):
-            connection.settimeout(20)
+            connection.settimeout(60)
             connection.sendall(sent)
             while piece := connection.recv(4000):
                 answer += piece

@@ -28,7 +28,7 @@ def test_who_keeps_a_connection_is_answered_once_more_and_told_that_it_is_the_la
             if reply.headers.get("connection") == "close":
                 break
         assert asked >= 1
-        hook.thread.join(20)
+        hook.thread.join(60)
         assert not hook.thread.is_alive()
 
 
@@ -38,5 +38,5 @@ def test_who_asks_nothing_more_is_hung_up_on(tmp_path: Path) -> None:
         connection.request("GET", "/healthz")
         assert reply_of(connection).status == 200
         hook.server.stop()
-        hook.thread.join(20)
+        hook.thread.join(60)
         assert not hook.thread.is_alive()

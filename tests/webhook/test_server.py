@@ -224,7 +224,7 @@ class Held:
 
     def __call__(self, call: Call) -> HttpAnswer:
         self.entered.release()
-        assert self.go.wait(30)
+        assert self.go.wait(120)
         return HttpAnswer(body=b"{}")
 
 
@@ -256,7 +256,7 @@ def test_reports_beyond_workers_and_queue_come_again_while_admissions_go_on(tmp_
         finally:
             held.go.set()
             for thread in threads:
-                thread.join(20)
+                thread.join(60)
         assert [reply.status for reply in replies] == [200, 200]
 
 
@@ -266,7 +266,7 @@ def test_scrapes_beyond_two_are_refused(tmp_path: Path) -> None:
 
     def page(_: str, __: str) -> MetricsPage:
         entered.release()
-        assert go.wait(30)
+        assert go.wait(120)
         return MetricsPage(content_type="text/plain", content_encoding="gzip", body=b"zipped")
 
     with running(services(page=page, scrape_rejected=lambda: rejected.append(1)), tmp_path) as hook:
@@ -282,7 +282,7 @@ def test_scrapes_beyond_two_are_refused(tmp_path: Path) -> None:
         finally:
             go.set()
             for thread in threads:
-                thread.join(20)
+                thread.join(60)
         assert [reply.headers["content-encoding"] for reply in replies] == ["gzip", "gzip"]
 
 
@@ -346,9 +346,9 @@ def test_what_is_under_way_is_answered_at_the_end_and_readiness_goes_first(tmp_p
         assert held.entered.acquire(timeout=60)
         hook.server.stop()
         held.go.set()
-        threads[0].join(20)
+        threads[0].join(60)
         assert replies[0].status == 200
-        hook.thread.join(20)
+        hook.thread.join(60)
         assert not hook.thread.is_alive()
         with pytest.raises(OSError, match=r".*"):
             hook.ask("GET", "/healthz")

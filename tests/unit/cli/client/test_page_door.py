@@ -58,7 +58,7 @@ def door(asked: Asked) -> Iterator[PageDoor]:
 def get(
     door: PageDoor, path: str, *, method: str = "GET", host: str | None = None, **headers: str
 ) -> tuple[int, http.client.HTTPMessage, bytes]:
-    connection = http.client.HTTPConnection(door.host, timeout=30)
+    connection = http.client.HTTPConnection(door.host, timeout=60)
     connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
     connection.putheader("Host", host or door.host)
     for name, value in headers.items():
@@ -163,7 +163,7 @@ def test_another_page_of_the_browser_gets_nothing(door: PageDoor, asked: Asked) 
 
 
 def test_two_hosts_are_one_too_many(door: PageDoor) -> None:
-    with socket.create_connection(("127.0.0.1", int(door.host.partition(":")[2])), timeout=30) as plain:
+    with socket.create_connection(("127.0.0.1", int(door.host.partition(":")[2])), timeout=60) as plain:
         plain.sendall(f"GET / HTTP/1.1\r\nHost: {door.host}\r\nHost: evil.example\r\n\r\n".encode())
         assert plain.recv(100).startswith(b"HTTP/1.1 403 ")
 

@@ -28,7 +28,7 @@ def serving(behaviour: Behaviour) -> Iterator[str]:
 
     def serve(connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
-            connection.settimeout(10)
+            connection.settimeout(60)
             request = b""
             while b"\r\n\r\n" not in request:
                 request += connection.recv(65_536)

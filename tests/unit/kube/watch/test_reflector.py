@@ -165,12 +165,12 @@ class Run:
 
     def __enter__(self) -> Run:
         self.reflector.start()
-        assert self.api.is_done.wait(10)
+        assert self.api.is_done.wait(60)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.reflector.stop()
-        assert self.reflector.join(10)
+        assert self.reflector.join(60)
 
 
 def values(run: Run) -> tuple[str, ...]:

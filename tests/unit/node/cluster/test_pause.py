@@ -185,7 +185,7 @@ def room(tmp_path: Path) -> Iterator[Room]:
     await_(lambda: new_room.watch.counts.watches > 0)
     yield new_room
     new_room.watch.reflector.stop()
-    assert new_room.watch.reflector.join(5.0)
+    assert new_room.watch.reflector.join(60.0)
 
 
 def test_a_pause_is_heard_by_the_watch_alone_and_so_is_its_end(room: Room) -> None:

@@ -81,7 +81,7 @@ def pod(name: str, version: str = "5", cpu: str = "100m", **fields: Any) -> dict
 
 
 def await_(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -136,7 +136,7 @@ def test_the_pause_is_watched_beside_and_no_plan_waits_for_it() -> None:
     api.is_away = set()
     await_(lambda: view.pause is not None and view.pause.is_listed)
     view.stop()
-    assert view.pause.reflector.join(5.0)
+    assert view.pause.reflector.join(60.0)
     assert ClusterView(api, "node-1").pause is None
 
 

@@ -474,7 +474,7 @@ def test_a_decision_does_not_wait_for_a_slow_disk(tmp_path: Path, monkeypatch: p
     assert is_begun.wait(60)
     acting = threading.Thread(target=lambda: add(journal, pod=ref("second")))
     acting.start()
-    acting.join(10)
+    acting.join(60)
     is_waiting = acting.is_alive()
     is_over.set()
     syncing.join()

@@ -32,7 +32,7 @@ class Webhook(WebhookClient):
 
     def post(self, path: str, text: str, headers: Mapping[str, str] | None = None) -> WebhookAnswer:
         self.asked.append((path, json.loads(text)))
-        assert self.go.wait(10)
+        assert self.go.wait(60)
         if isinstance(self.answer, Exception):
             raise self.answer
         body = self.answer if isinstance(self.answer, bytes) else json.dumps(self.answer).encode()
@@ -65,7 +65,7 @@ class Scene:
 
     def wait(self, what: Callable[[], bool]) -> None:
         with self.told:
-            assert self.told.wait_for(what, 10)
+            assert self.told.wait_for(what, 60)
 
 
 def test_nobody_waits_for_the_answer() -> None:

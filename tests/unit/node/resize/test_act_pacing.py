@@ -230,7 +230,7 @@ def test_step_of_another_thread_under_way_holds_up_neither_alarms_nor_the_loop()
 
     def wait() -> None:
         is_sending.set()
-        assert may_answer.wait(10.0)
+        assert may_answer.wait(60.0)
 
     turns.turn()
     turns.server.actuate("web")
@@ -239,7 +239,7 @@ def test_step_of_another_thread_under_way_holds_up_neither_alarms_nor_the_loop()
     turns.server.answers = [wait]
     sender = threading.Thread(target=lambda: turns.writer.send(pod, step, Action.RESTORE))
     sender.start()
-    assert is_sending.wait(10.0)
+    assert is_sending.wait(60.0)
 
     def tell() -> None:
         turns.starve("web", cpu_millicores=9)
@@ -248,11 +248,11 @@ def test_step_of_another_thread_under_way_holds_up_neither_alarms_nor_the_loop()
 
     teller = threading.Thread(target=tell)
     teller.start()
-    teller.join(10.0)
+    teller.join(60.0)
     is_held_up = teller.is_alive()
     may_answer.set()
-    sender.join(10.0)
-    teller.join(10.0)
+    sender.join(60.0)
+    teller.join(60.0)
     assert not is_held_up
     assert not sender.is_alive()
     assert turns.server.cpu("web") == "500m"

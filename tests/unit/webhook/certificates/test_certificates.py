@@ -53,7 +53,7 @@ def files(tmp_path: Path) -> Files:
 
 
 def await_(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + 60.0
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
