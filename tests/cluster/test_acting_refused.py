@@ -105,8 +105,8 @@ def test_what_the_kubelet_calls_infeasible_is_taken_back_and_never_repeated(node
     node.wait_told()
     node.settle()
     assert len(node.resizes("never")) == 2, "remembered over a restart"
+    node.kubelet.answer(node.namespace, "never", Answer.ACTUATE)  # before it can be asked
     node.order("never", min_cpu="200m")  # less than what was infeasible may be tried
-    node.kubelet.answer(node.namespace, "never", Answer.ACTUATE)
     node.wait(lambda: node.request_of("never") == "200m", "less is tried")
 
 
