@@ -17,9 +17,11 @@ from tests.cluster.identities import (
     create_namespace,
     create_service_account,
     fresh_name,
+    is_allowed,
     node_bound_token,
     remove_namespace,
 )
+from tests.cluster.processes import wait_for
 from tests.kernel.cgroups import why_not
 
 pytestmark = [
@@ -105,7 +107,10 @@ def account_without(plane: ControlPlane, node: ActingNode, resources: set[str]) 
         }
     )
     create_service_account(plane, node.namespace, "agent")
-    return plane.api_with_token(node_bound_token(plane, node.namespace, "agent", node.name))
+    api = plane.api_with_token(node_bound_token(plane, node.namespace, "agent", node.name))
+    # Rights take a moment to hold, all of one role at once: an agent that asks before misses more than it is to miss.
+    wait_for(lambda: is_allowed(api, "list", "pods"), "the role is in force")
+    return api
 
 
 def await_decision(node: ActingNode) -> None:
@@ -168,7 +173,7 @@ def test_without_the_right_to_watch_the_pause_the_mount_tells_of_it_and_a_note_t
     nodes: dict[str, ActingNode],
 ) -> None:
     node = nodes["no events"]
-    [note] = [note for note in node.ask("plan")["notes"] if "heard late" in note]
+    [note] = node.wait(lambda: [note for note in node.ask("plan")["notes"] if "heard late" in note], "it is noted")
     assert "is forbidden" in note
     (node.directory / "pause").write_text("incident 15")
     assert node.ask("cluster")["cluster_pause"] == "incident 15"
