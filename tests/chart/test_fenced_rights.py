@@ -18,7 +18,7 @@ from tests.chart.release import Release
 from tests.cluster import objects
 from tests.cluster.api import JSON_PATCH, MERGE, Api, ApiError, Json
 from tests.cluster.chart import NAMESPACE, RELEASE, helm, rendered
-from tests.cluster.identities import create_service_account, fresh_name, is_allowed, node_bound_token
+from tests.cluster.identities import ensure_default_account, fresh_name, is_allowed, node_bound_token
 from tests.cluster.processes import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -36,7 +36,7 @@ def opened(release: Release) -> Iterator[Release]:
         release.uninstall()
     for namespace in ("default", "kube-system", NAMESPACE):
         if not release.plane.admin.exists(f"/api/v1/namespaces/{namespace}/serviceaccounts/default"):
-            create_service_account(release.plane, namespace, "default")
+            ensure_default_account(release.plane, namespace)
     release.install(OPENED)
     yield release
     release.uninstall()

@@ -14,7 +14,7 @@ from tests.cluster import objects
 from tests.cluster.api import MERGE, Api, ApiError, Json, is_awaited
 from tests.cluster.chart import NAMESPACE, RELEASE, helm, rendered
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import create_service_account, fresh_name, node_bound_token
+from tests.cluster.identities import create_service_account, ensure_default_account, fresh_name, node_bound_token
 from tests.cluster.processes import wait_for
 from tests.placeholders import BUFFER, OPTIONS, container, content, shape_of
 
@@ -239,7 +239,7 @@ def test_placeholder_whose_metadata_are_not_the_programs_is_refused(webhook: Api
 @pytest.mark.parametrize("protected", ["kube-system", "kube-public", NAMESPACE])
 def test_no_placeholder_is_made_in_a_protected_namespace(room: Release, webhook: Api, protected: str) -> None:
     if not room.plane.admin.exists(f"/api/v1/namespaces/{protected}/serviceaccounts/default"):
-        create_service_account(room.plane, protected, "default")
+        ensure_default_account(room.plane, protected)
     manifest = placeholder()
     manifest["metadata"]["namespace"] = protected
     assert "none in a protected namespace" in why_not(lambda: webhook.create(objects.pod_path(protected), manifest))

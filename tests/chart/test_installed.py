@@ -19,7 +19,7 @@ from tests.cluster import fence, objects
 from tests.cluster.api import Api, ApiError, Json, kubeconfig
 from tests.cluster.chart import NAMESPACE, ChartError, helm, rendered
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import create_namespace, create_service_account, fresh_name, is_allowed, node_bound_token
+from tests.cluster.identities import create_namespace, ensure_default_account, fresh_name, is_allowed, node_bound_token
 from tests.cluster.processes import Process, free_ports, wait_for
 
 pytestmark = pytest.mark.cluster
@@ -213,7 +213,7 @@ def nodes(installed: Release) -> Nodes:
 def make_pod(installed: Release, namespace: str, node: str, **annotations: str) -> str:
     account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
     if not installed.plane.admin.exists(account):
-        create_service_account(installed.plane, namespace, "default")
+        ensure_default_account(installed.plane, namespace)
     name = fresh_name("web")
     named = {f"plimsoll.dev/{key}": value for key, value in annotations.items()}
     manifest = objects.pod(name, node, objects.container(requests={"cpu": "100m"}), annotations=named)
