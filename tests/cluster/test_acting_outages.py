@@ -124,7 +124,6 @@ def test_a_server_that_is_away_for_longer_than_is_believed_in(node: ActingNode) 
 def test_a_frozen_server_gets_no_second_patch_for_a_wish_that_it_may_have_taken(node: ActingNode) -> None:
     run_hungry(node)
     node.run_wanting("web")
-    # What is given up is left out below, though a slow server may have done it: only the freeze may outlast this.
     node.start_agent(act__staleSeconds=3600, kubernetes__requestTimeoutSeconds=4)
     node.wait(lambda: node.outcomes("web")[-1:] == ["applied"], "it grows")
     node.wait_known("hungry")
@@ -140,8 +139,12 @@ def test_a_frozen_server_gets_no_second_patch_for_a_wish_that_it_may_have_taken(
     node.wait(lambda: node.request_of("web") == "400m", "others go on")
     node.settle()
     node.agent.end()  # it may be resized further as its usage moves: count when no more can come
-    assert node.generation("hungry") == 1 + len(node.resizes("hungry", refused=False))
-    changes = [call.body and call.body["spec"] for call in node.resizes("hungry", refused=False)]
+    resizes = node.resizes("hungry")
+    done = [call for call in resizes if call.code == 200]
+    # What the agent gave up, in the freeze or since it took four seconds, may have been done, and has no 200.
+    given_up = [call for call in resizes if call.code not in (200, 409)]
+    assert len(done) <= node.generation("hungry") - 1 <= len(done) + len(given_up), node.write_calls()
+    changes = [call.body and call.body["spec"] for call in done]
     assert all(change != other for change, other in pairwise(changes)), changes
 
 
