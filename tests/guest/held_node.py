@@ -26,7 +26,7 @@ from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path
 from tests.goldens.servers import ClusterAnswers, Exchange, Json, http_server, write_kubeconfig
 from tests.guest.kubelet_tree import MOUNT, make
 from tests.guest.plimsoll import Agent, running_agent
-from tests.guest.waiting import wait_for
+from tests.guest.waiting import DEADLINE_SECONDS, wait_for
 from tests.pods import container, pod_json
 
 NODE: Final = "worker-7"
@@ -256,4 +256,4 @@ def _planned(socket: Path) -> int:
 
 def ask(socket: Path, verb: str) -> dict[str, Any]:
     """Put a question to the agent."""
-    return request(socket, verb, {}, timeout_seconds=60.0)
+    return request(socket, verb, {}, timeout_seconds=DEADLINE_SECONDS)

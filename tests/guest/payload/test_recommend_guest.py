@@ -16,7 +16,7 @@ from agent.node.sockets.control import request
 from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path
 from tests.guest.kubelet_tree import MOUNT, make, remove
 from tests.guest.plimsoll import running_agent
-from tests.guest.waiting import wait_for
+from tests.guest.waiting import DEADLINE_SECONDS, wait_for
 from tests.kubepods import kubepods_root_path
 
 pytestmark = pytest.mark.guest
@@ -56,13 +56,15 @@ def start_in(directory: Path, program: str) -> subprocess.Popen[bytes]:
 
 def recommended(socket: Path) -> Recommendation | None:
     """Ask the agent; None = it does not know the container yet."""
-    answer: Recommendations = RECOMMENDATIONS.from_json(request(socket, "recommend", {}, timeout_seconds=60))
+    answer: Recommendations = RECOMMENDATIONS.from_json(
+        request(socket, "recommend", {}, timeout_seconds=DEADLINE_SECONDS)
+    )
     items = {item.identity.cgroup_path: item for item in answer.items}
     return items.get(CONTAINER)
 
 
 def explained(socket: Path) -> Whys:
-    return WHYS.from_json(request(socket, "why", {"name": f"{POD_UID}/{'6a' * 32}"}, timeout_seconds=60))
+    return WHYS.from_json(request(socket, "why", {"name": f"{POD_UID}/{'6a' * 32}"}, timeout_seconds=DEADLINE_SECONDS))
 
 
 def test_memory_is_recommended_and_a_kill_raises_it_at_once(container: str, tmp_path: Path) -> None:
@@ -89,6 +91,8 @@ def test_memory_is_recommended_and_a_kill_raises_it_at_once(container: str, tmp_
             return item is not None and (item.memory_bytes.request or 0) >= LIMIT_BYTES
 
         wait_for(is_raised, "more memory after the kill")
+        # What it used on its way to its limit raises it as well, and the kill may be told a moment later.
+        wait_for(lambda: len(explained(socket).items[0].kills) > 0, "the kill is told")
         (why,) = explained(socket).items
         (kill,) = why.kills
         # Killed at its limit, however quickly it got there.
