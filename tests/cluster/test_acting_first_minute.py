@@ -208,7 +208,8 @@ def test_after_kill_nothing_is_sent_again_and_originals_are_known(node: ActingNo
 def test_a_pod_is_restored_pinned_and_sized_again_when_it_is_unpinned(node: ActingNode) -> None:
     restored = node.ask("restore", name="web")["items"]
     assert [original["outcome"] for original in restored] == ["accepted"]
-    assert node.request_of("web") == "400m"
+    # Of a pod that is being resized it is only a promise.
+    node.wait(lambda: node.request_of("web") == "400m", "it has what it had")
     node.settle(2)
     assert node.request_of("web") == "400m"
     pod = node.planned("web")
