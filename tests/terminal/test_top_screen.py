@@ -139,6 +139,8 @@ def test_a_wrong_filter_is_said_and_can_be_mended_or_left(pane: Pane) -> None:
     pane.start(width=160)
     pane.see("ticking")
     pane.send("/", "a", "=", "b", "Enter")
+    clock = pane.see("unknown key; allowed").split()[2]
+    pane.wait(lambda text: text.split()[2] != clock)  # the next picture is drawn
     pane.see("unknown key; allowed")
     pane.send("BSpace", "BSpace", "BSpace", "r", "e", "d", "i", "s", "Enter")
     pane.wait(lambda text: rows(text) == ["cache-0"])

@@ -176,7 +176,10 @@ class _Screen:
         self._taken_at = time.monotonic()
         self._seen = _SeenUnits()
         self._seen.add(first, self._taken_at)
+        self._fault: Line = ()
+        """Why the newest picture could not be had."""
         self._message: Line = ()
+        """What a key came to; it stands until the next key."""
         self._typed: str | None = None
         """The filter being typed; None = keys are commands."""
         self._filter_before = ""
@@ -229,9 +232,9 @@ class _Screen:
             self._snapshot = self._source(age_seconds)
         except SourceError as error:
             # the last picture stays, and its age tells that it does
-            self._message = (Span(harmless(str(error)), Tone.HOT),)
+            self._fault = (Span(harmless(str(error)), Tone.HOT),)
             return
-        self._message = ()
+        self._fault = ()
         self._taken_at = now
         if not self._state.is_paused:
             self._seen.add(self._snapshot, now)
@@ -244,10 +247,10 @@ class _Screen:
         since = now - self._taken_at
         late = since if since > 2 * self._options.interval_seconds + 1 else 0.0  # live, but no answer comes
         age_seconds = self._state.at_age_seconds(now) if self._state.is_paused else late
-        status = self._message
+        status = self._message or self._fault
         if self._typed is not None:
             prompt = (Span("filter: ", Tone.ACCENT), Span(harmless(self._typed)), Span("_  ", Tone.ACCENT))
-            status = (*prompt, *self._message)
+            status = (*prompt, *status)
         self._page = screen_page(
             self._snapshot,
             self._state,
