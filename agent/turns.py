@@ -63,8 +63,9 @@ class Turns:
 
     def start(self, after_seconds: float = 0.0) -> None:
         """Start the thread; its first turn comes after so many seconds, or at ``wake``."""
-        self._thread = threading.Thread(target=self.run, args=(after_seconds,), name=self.name, daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self.run, args=(after_seconds,), name=self.name, daemon=True)
+        thread.start()
+        self._thread = thread  # last: another thread may call join meanwhile, and one not started cannot be joined
 
     def wake(self) -> None:
         """Request the next turn now, or when the spacing is over; one that is under way is followed by another."""

@@ -217,6 +217,21 @@ def test_join_tells_of_a_thread_that_hangs_in_its_turn() -> None:
     assert turns.join(PATIENCE_SECONDS)
 
 
+def test_who_ends_a_loop_while_another_starts_it_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script()
+    start, joined = threading.Thread.start, list[bool]()
+
+    def slow_start(thread: threading.Thread) -> None:
+        script.turns.stop()
+        joined.append(script.turns.join(0.0))
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", slow_start)
+    script.turns.start()
+    assert script.turns.join(PATIENCE_SECONDS)
+    assert (joined, script.taken) == ([True], 0)
+
+
 def test_the_thread_is_a_daemon_under_its_name() -> None:
     threads: list[tuple[str, bool]] = []
 

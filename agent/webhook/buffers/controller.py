@@ -164,9 +164,9 @@ class BufferController:
         self._turns.stop()
         self._queue.close()
         if self.options.mode is not BufferMode.OFF:
+            self._turns.join(STOP_SECONDS)  # first: its turn begins and ends watches
             self.watches.stop()
             self._keeper.stop()
-            self._turns.join(STOP_SECONDS)
             self._dedicated.stop()
 
     def wake(self, namespace: str) -> None:

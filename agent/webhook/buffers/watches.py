@@ -172,7 +172,9 @@ class BufferWatches:
 
     def stop(self) -> None:
         """End all watches."""
-        running = [self._buffer_watch, *self._others.values(), *(watch for _, watch in self._kinds.values())]
+        # Of copies: a turn of the controller that hangs may go on meanwhile.
+        kinds = [watch for _, watch in list(self._kinds.values())]
+        running = [self._buffer_watch, *self._others.values(), *kinds]
         for watch in running:
             watch.stop()
         until = time.monotonic() + STOP_SECONDS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -53,3 +55,28 @@ def test_a_buffer_that_is_made_while_the_last_ones_are_forgotten_is_looked_after
     controller._contested_by = others  # then it is somebody else's to look after
     controller._take("shop")
     assert controller.waiting() == waiting
+
+
+def test_what_the_last_turn_begins_to_watch_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    controller = BufferController(
+        FakeApi(),
+        options=BufferOptions(),
+        permission=WritePermission(is_leader=lambda: True),
+        instance="x",
+        collaborators=asking(),
+    )
+    has_begun, order = threading.Event(), list[str]()
+
+    def begin_watches() -> None:
+        has_begun.set()
+        while not controller._turns.is_stopping:
+            time.sleep(0.001)
+        order.append("begun")
+
+    monkeypatch.setattr("agent.webhook.buffers.controller.STOP_SECONDS", 60.0)
+    monkeypatch.setattr(controller.watches, "follow_buffers", begin_watches)
+    monkeypatch.setattr(controller.watches, "stop", lambda: order.append("ended"))
+    controller._turns.start()
+    assert has_begun.wait(60.0)
+    controller.stop()
+    assert order == ["begun", "ended"]
