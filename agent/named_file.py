@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import stat
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -65,13 +66,13 @@ def open_named(path: Path, *, takes_pipe: bool = False) -> BinaryIO:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except ValueError as error:
         raise OSError(errno.EINVAL, "its name has a NUL in it", str(path)) from error
-    try:
+    with ExitStack() as undone:
+        undone.callback(os.close, descriptor)
         _refuse_odd(os.fstat(descriptor), path, is_handed_over=is_handed_over)
         os.set_blocking(descriptor, True)
-        return os.fdopen(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
+        file = os.fdopen(descriptor, "rb")
+        undone.pop_all()
+    return file
 
 
 def read_named(path: Path, *, most_bytes: int, takes_pipe: bool = True) -> bytes:

@@ -119,12 +119,9 @@ class Watch:
         self.settings = settings
         self.heap: Final = Heap()
         self.heap.keep_one_arena()  # before any thread starts
-        self._stack = ExitStack()
-        try:
+        with ExitStack() as self._stack:
             self._build(settings, source, acts=acts)
-        except BaseException:
-            self._stack.close()
-            raise
+            self._stack = self._stack.pop_all()
         self._turns = (self.sampling.loop.turns, self.control.turns)
 
     def _build(self, settings: Settings, source: str, *, acts: bool) -> None:
@@ -621,11 +618,10 @@ class Watch:
         self._stack.close()
 
     def __enter__(self) -> Self:
-        try:
+        with ExitStack() as undone:
+            undone.callback(self.stop)
             self.start()
-        except BaseException:
-            self.stop()
-            raise
+            undone.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

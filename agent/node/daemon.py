@@ -63,8 +63,7 @@ class Agent:
             ControlError: The socket's path is taken, or may not be used.
             MachineError, DiscoveryError, RingError, PodsFileError: As ``Watch`` says.
         """
-        self._stack = ExitStack()
-        try:
+        with ExitStack() as self._stack:
             self.watch = Watch(settings, source=source, acts=acts)
             self._stack.callback(self.watch.stop)
             self._http = HttpEndpoint(
@@ -85,9 +84,7 @@ class Agent:
                 self._stack.callback(control.close)
                 endpoints.append(control)
             self._serving = ListeningLoop(endpoints)
-        except BaseException:
-            self._stack.close()
-            raise
+            self._stack = self._stack.pop_all()
         self._settings = settings
 
     @property
@@ -97,12 +94,11 @@ class Agent:
 
     def __enter__(self) -> Self:
         self.watch.heap.give_back_code()  # before any thread starts
-        try:
+        with ExitStack() as undone:
+            undone.callback(self._stack.close)
             self.watch.start()
             self._serving.start()
-        except BaseException:
-            self._stack.close()
-            raise
+            undone.pop_all()
         self._stack.callback(self._serving.close)
         # What is loaded by now stays for good: the collector need not walk it again and again.
         gc.collect()

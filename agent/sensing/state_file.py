@@ -12,6 +12,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -210,7 +211,8 @@ def hold_file(
     reason: str | None = None
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
+        with ExitStack() as closed:
+            closed.callback(os.close, fd)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -218,24 +220,21 @@ def hold_file(
                 raise StateInUse(msg) from error
             status = os.fstat(fd)
             if not _is_at(path, status):
-                os.close(fd)  # renamed between open and lock: it is another agent's business now
-                continue
+                continue  # renamed between open and lock: it is another agent's business now
             header = os.pread(fd, FILE_HEADER_BYTES, 0)
             if status.st_blocks == 0 and not header.strip(b"\0"):
                 # Nothing was ever written: new, or its maker was killed before the header, which comes last and whole.
                 begin(fd)
                 os.fsync(fd)
+                closed.pop_all()
                 return fd, aside, reason
             unfit = judge(header, status.st_size)
             if unfit is None:
+                closed.pop_all()
                 return fd, aside, reason
             reason = unfit.reason
             suffix = "previous-boot" if unfit.is_previous_boot else f"set-aside-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
             aside = _rename(path, f"{path.name}.{suffix}", replace=unfit.is_previous_boot)
-        except BaseException:
-            os.close(fd)
-            raise
-        os.close(fd)
 
 
 def _is_at(path: Path, status: os.stat_result) -> bool:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from typing import Final
 
 from agent.core.admission.answer import AdmissionOutcome
@@ -135,7 +136,8 @@ class Webhook:
         self._fatal: StoreError | None = None
         self._began_seconds = time.monotonic()
         self.listener: Final = open_listener(settings.listening.address, settings.listening.port)
-        try:
+        with ExitStack() as undone:
+            undone.callback(self.listener.close)
             self._store = Store(settings.database.url)
             self._api = HttpApi(
                 credentials_of(settings),
@@ -152,9 +154,7 @@ class Webhook:
             self._know()
             self._learn()
             self._answer()
-        except BaseException:
-            self.listener.close()
-            raise
+            undone.pop_all()
 
     def _know(self) -> None:
         """Build what is known of the cluster, who leads, and the certificate."""

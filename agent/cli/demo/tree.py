@@ -152,23 +152,22 @@ class DemoTree:
         self._janitor: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        try:
-            # First the janitor: from the first directory on there is someone who removes it.
-            self._janitor = subprocess.Popen(
-                [sys.executable, "-m", "agent.cli.demo.tree", str(self._directory), str(self._scratch)],
-                stdin=subprocess.PIPE,
-                start_new_session=True,
-            )
-            self._directory.mkdir()
-            self._build()
-        except OSError as error:
-            self.close()
-            why = f"{error.filename or self._directory}: {(error.strerror or type(error).__name__).lower()}"
-            as_root = "" if os.geteuid() == 0 else "; only root may (plimsoll run watches without)"
-            raise DemoError(f"the demo cannot make its cgroups: {why}{as_root}") from error
-        except BaseException:
-            self.close()
-            raise
+        with contextlib.ExitStack() as undone:
+            undone.callback(self.close)
+            try:
+                # First the janitor: from the first directory on there is someone who removes it.
+                self._janitor = subprocess.Popen(
+                    [sys.executable, "-m", "agent.cli.demo.tree", str(self._directory), str(self._scratch)],
+                    stdin=subprocess.PIPE,
+                    start_new_session=True,
+                )
+                self._directory.mkdir()
+                self._build()
+            except OSError as error:
+                why = f"{error.filename or self._directory}: {(error.strerror or type(error).__name__).lower()}"
+                as_root = "" if os.geteuid() == 0 else "; only root may (plimsoll run watches without)"
+                raise DemoError(f"the demo cannot make its cgroups: {why}{as_root}") from error
+            undone.pop_all()
         return self
 
     def _build(self) -> None:

@@ -36,13 +36,11 @@ def put_output(path: Path, content: bytes) -> None:
     target = path.resolve()
     beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with beside.open("xb") as file:
-            try:
-                file.write(content)
-                file.flush()  # a full disk shows now
-                beside.replace(target)
-            except BaseException:
-                beside.unlink(missing_ok=True)
-                raise
+        with beside.open("xb") as file, contextlib.ExitStack() as undone:
+            undone.callback(beside.unlink, missing_ok=True)
+            file.write(content)
+            file.flush()  # a full disk shows now
+            beside.replace(target)
+            undone.pop_all()
     except OSError as error:
         raise OutputError(f"{path}: {error.strerror}") from error

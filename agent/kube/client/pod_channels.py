@@ -180,11 +180,10 @@ def _connected(credentials: Credentials, deadline: float) -> _BoundedSocket:
         context.load_cert_chain(str(credentials.certificate_file), None if key is None else str(key))
     left_seconds = max(deadline - time.monotonic(), 0.001)  # less than 0 is refused, and 0 does not wait for anything
     plain = socket.create_connection((host, address.port or 443), timeout=left_seconds)
-    try:
+    with contextlib.ExitStack() as undone:
+        undone.callback(plain.close)
         connection = context.wrap_socket(plain, server_hostname=credentials.server_name or host)
-    except BaseException:
-        plain.close()
-        raise
+        undone.pop_all()
     bounded = cast("_BoundedSocket", connection)
     bounded.deadline = deadline
     return bounded

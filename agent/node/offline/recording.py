@@ -6,6 +6,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -86,12 +87,11 @@ class Recording:
             self._file: Final = open_named(path)
         except OSError as error:
             raise self._fault(f"cannot be read: {error.strerror or error}") from error
-        try:
+        with ExitStack() as undone:
+            undone.callback(self._file.close)
             self._zip: Final = self._opened()
             self.manifest: Final = self._read_manifest()
-        except BaseException:
-            self._file.close()
-            raise
+            undone.pop_all()
 
     def _opened(self) -> zipfile.ZipFile:
         try:

@@ -6,6 +6,7 @@ the windows say is of the recorded readings.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Final
 
@@ -102,7 +103,8 @@ class ReplayedNode(StillNode):
             monotonic_ns=lambda: end_ns,
         )
         history = _history(recording, clock, learnt_until_ns=learnt_until_ns)
-        try:
+        with ExitStack() as undone:
+            undone.callback(history.close)
             super().__init__(
                 settings=settings,
                 measured=StillMeasured(
@@ -121,9 +123,7 @@ class ReplayedNode(StillNode):
                 notes=(*manifest.notes, *_short_windows(manifest, windows, end_ns)),
             )
             self.learn_minutes(until_monotonic_ns=learnt_until_ns)
-        except BaseException:
-            history.close()
-            raise
+            undone.pop_all()
         self._history: Final = history
 
     def close(self) -> None:
@@ -176,23 +176,22 @@ def _history(recording: Recording, clock: HistoryClock, *, learnt_until_ns: int)
     manifest = recording.manifest
     stored = recording.history()
     history = HistoryFile.open(None, max_rows=max(len(manifest.histories) + len(manifest.units), 1))
-    try:
-        rows = [history.row_of(parse_history_key(text)) for text in manifest.histories]
-        for unix_minute, codes in zip(stored.unix_minutes.tolist(), stored.codes, strict=True):
-            if (unix_minute - clock.unix_minute(0) + 1) * MINUTE_NS > learnt_until_ns:
-                break
-            whole: Codes = np.zeros((codes.shape[0], history.rows), dtype=np.uint16)
-            whole[:, rows] = codes
-            history.append(_to_minutes(unix_minute, whole))
-        for recorded_kill in manifest.kills:
-            if recorded_kill.kill.unix_seconds <= clock.now():
-                history.record_oom(rows[recorded_kill.history], recorded_kill.kill)
-    except (ValueError, IndexError, HistoryError) as error:
-        history.close()
-        raise RecordingError(f"recording {recording.path}: damaged: its history: {error}") from error
-    except BaseException:
-        history.close()
-        raise
+    with ExitStack() as undone:
+        undone.callback(history.close)
+        try:
+            rows = [history.row_of(parse_history_key(text)) for text in manifest.histories]
+            for unix_minute, codes in zip(stored.unix_minutes.tolist(), stored.codes, strict=True):
+                if (unix_minute - clock.unix_minute(0) + 1) * MINUTE_NS > learnt_until_ns:
+                    break
+                whole: Codes = np.zeros((codes.shape[0], history.rows), dtype=np.uint16)
+                whole[:, rows] = codes
+                history.append(_to_minutes(unix_minute, whole))
+            for recorded_kill in manifest.kills:
+                if recorded_kill.kill.unix_seconds <= clock.now():
+                    history.record_oom(rows[recorded_kill.history], recorded_kill.kill)
+        except (ValueError, IndexError, HistoryError) as error:
+            raise RecordingError(f"recording {recording.path}: damaged: its history: {error}") from error
+        undone.pop_all()
     return history
 
 

@@ -54,17 +54,16 @@ class RestingNode(StillNode):
         directory = settings.state.directory
         if directory is None:
             raise StateError("the state is kept in memory only (state.directory none): nothing to read; start an agent")
-        self._stack = ExitStack()
-        try:
-            self._build(settings)
-        except (RingError, HistoryError) as error:
-            self._stack.close()
-            fault = str(error).partition("; ")[0]
-            allowed = "the state directory of an agent (--state-dir), with the rings in it or in state.ringsDirectory"
-            raise StateError(f"{fault}; allowed: {allowed}") from error
-        except BaseException:
-            self._stack.close()
-            raise
+        with ExitStack() as self._stack:
+            try:
+                self._build(settings)
+            except (RingError, HistoryError) as error:
+                fault = str(error).partition("; ")[0]
+                allowed = (
+                    "the state directory of an agent (--state-dir), with the rings in it or in state.ringsDirectory"
+                )
+                raise StateError(f"{fault}; allowed: {allowed}") from error
+            self._stack = self._stack.pop_all()
 
     def _build(self, settings: Settings) -> None:
         directory = settings.state.directory

@@ -9,6 +9,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -126,11 +127,10 @@ class WebhookClient:
 
     def _read(self, response: urllib3.BaseHTTPResponse, deadline: float) -> WebhookAnswer:
         """Take the answer, as long and as slow as is allowed."""
-        try:
+        with ExitStack() as undone:
+            undone.callback(response.close)  # what is left of it must not be taken for the next answer
             body = self._body(response, deadline)
-        except BaseException:
-            response.close()  # what is left of it must not be taken for the next answer
-            raise
+            undone.pop_all()
         if body is None:
             response.close()
         else:

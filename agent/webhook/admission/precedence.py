@@ -21,6 +21,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Final, ParamSpec, TypeVar
 
 BREATH_SECONDS: Final = 0.0005
@@ -106,12 +107,10 @@ class _Turn:
         self._lock = threading.Lock()
 
     def __enter__(self) -> None:
-        self._lock.acquire()
-        try:
+        with ExitStack() as undone:
+            undone.enter_context(self._lock)
             self._let_others_end()
-        except BaseException:
-            self._lock.release()
-            raise
+            undone.pop_all()
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()

@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -136,21 +136,23 @@ class StoreEngine:
         with self._translated(), self._writers_place(), self._connection(is_setup=is_setup) as connection:
             if self.is_sqlite:
                 connection = connection.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
-            try:
+            with ExitStack() as undone:
+                undone.callback(connection.rollback)
+                undone.push(self._note_refusal)
                 connection.begin()
                 if is_long:
                     self._allow_long_statements(connection)
                 yield connection
                 connection.commit()
-            except BaseException as error:
-                self.refuses_writes = self.refuses_writes or _has_no_room(error)
-                connection.rollback()
-                raise
+                undone.pop_all()
         self.refuses_writes = False
 
     def close(self) -> None:
         """Close the connections that nobody uses; later calls open new ones."""
         self.engine.dispose()
+
+    def _note_refusal(self, _: object, error: BaseException | None, __: object) -> None:
+        self.refuses_writes = self.refuses_writes or _has_no_room(error)
 
     @contextmanager
     def _writers_place(self) -> Iterator[None]:
@@ -213,16 +215,15 @@ class StoreEngine:
             isolation_level=None,  # we begin transactions, the driver none
             check_same_thread=False,  # the pool lends a connection to one thread at a time
         )
-        try:
-            self._set_up_sqlite(connection)
-        except sqlite3.DatabaseError as error:
-            connection.close()
-            if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
-                raise StoreUnusable(f"database {self.place} is no SQLite file") from error
-            raise
-        except BaseException:
-            connection.close()
-            raise
+        with ExitStack() as undone:
+            undone.callback(connection.close)
+            try:
+                self._set_up_sqlite(connection)
+            except sqlite3.DatabaseError as error:
+                if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+                    raise StoreUnusable(f"database {self.place} is no SQLite file") from error
+                raise
+            undone.pop_all()
         return connection
 
     def _set_up_sqlite(self, connection: sqlite3.Connection) -> None:
@@ -265,7 +266,8 @@ class StoreEngine:
         conninfo = make_conninfo(self.place.url, **{key: value for key, value in defaults.items() if key not in given})
         # No prepared statements: a pooler between us and the server may give each transaction another session.
         connection = psycopg.connect(conninfo, prepare_threshold=None)
-        try:
+        with ExitStack() as undone:
+            undone.callback(connection.close)
             for name, seconds in (
                 ("lock_timeout", self.patience.lock_seconds),
                 ("statement_timeout", self.patience.statement_seconds),
@@ -277,9 +279,7 @@ class StoreEngine:
                 connection.execute("SET synchronous_commit = on")
             connection.commit()
             self._warn_of(connection)
-        except BaseException:
-            connection.close()
-            raise
+            undone.pop_all()
         return connection
 
     def _warn_of(self, connection: psycopg.Connection) -> None:
@@ -326,7 +326,7 @@ def _is_away(error: exc.DBAPIError) -> bool:
     return not isinstance(error, (exc.IntegrityError, exc.DataError, exc.ProgrammingError, exc.NotSupportedError))
 
 
-def _has_no_room(error: BaseException) -> bool:
+def _has_no_room(error: BaseException | None) -> bool:
     if not isinstance(error, exc.DBAPIError):
         return False
     if isinstance(error.orig, sqlite3.Error):
