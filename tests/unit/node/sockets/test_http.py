@@ -266,6 +266,18 @@ def test_client_that_does_not_read_loses_its_answer_and_gives_its_slot_back(sour
         while (status := ask(endpoint, get("/metrics", method="HEAD"))[0]) == 503:
             wait.wait(0.02)
         assert status == 200
+        # That was one slot. Whoever reads an answer before it was given up gets all of it, so both are waited for: a
+        # third client has the first slot while others ask for the second.
+        others = sources.may_render
+        sources.may_render, sources.rendering = threading.Event(), threading.Semaphore(0)
+        with connect(endpoint) as three:
+            three.sendall(get("/metrics", method="HEAD"))
+            assert sources.rendering.acquire(timeout=PATIENCE_SECONDS)
+            sources.may_render, held = others, sources.may_render
+            while ask(endpoint, get("/metrics", method="HEAD"))[0] == 503:
+                wait.wait(0.02)
+            held.set()
+            assert split(read_all(three))[0] == 200
         for connection in (one, two):
             with contextlib.suppress(ConnectionResetError):
                 assert len(read_all(connection)) < len(sources.extra)
