@@ -107,7 +107,13 @@ class Node:
         self.webhook = Webhook(self.clock)
         self.stack = ExitStack()
         self.unread: list[str] = []
-        self.server = self.stack.enter_context(WebhookServer(self.webhook.behave))
+        # Keeps the port while no server listens there: another process may be given a free one, and the server that
+        # comes back could not have it.
+        self.kept_port = socket.socket()
+        self.kept_port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.kept_port.bind(("127.0.0.1", 0))
+        self.port = self.kept_port.getsockname()[1]
+        self.start_server()
         self.queue_bytes = 1 << 24
         self.etag: str | None = None
         self.here: set[Workload] = set()
@@ -187,7 +193,7 @@ class Node:
         self.stack.close()
 
     def start_server(self) -> None:
-        self.server = self.stack.enter_context(WebhookServer(self.webhook.behave, port=self.server.port))
+        self.server = self.stack.enter_context(WebhookServer(self.webhook.behave, port=self.port))
 
     def value(self, line: str) -> float:
         """Return one value of the page."""
@@ -197,6 +203,7 @@ class Node:
     def close(self) -> None:
         self.reporter.stop()
         self.stack.close()
+        self.kept_port.close()
         self.world.rings.close()
 
 
