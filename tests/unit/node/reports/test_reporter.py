@@ -366,6 +366,18 @@ def test_what_is_hastened_while_an_interval_is_being_summed_up_comes_after_it(no
     assert until >= asked
 
 
+def test_who_asks_for_less_takes_back_nothing_of_what_another_asked_for(node: Node) -> None:
+    """As the proposer does during an outage, each half minute anew, just when a shrink was taken back."""
+    run_past_an_end(node)
+    asked = node.clock.seconds
+    node.reporter.set_back(web_pod(), "restarts")
+    node.reporter.hasten(node.webhook.ends[-1] - 60.0)
+    node.run_for(10)
+    (setback,) = [row.setback for post in node.webhook.taken.values() for row in post.report.rows if row.setback]
+    assert setback.reason == "restarts"
+    assert node.webhook.ends[-1] >= asked
+
+
 def test_what_is_hastened_before_the_pods_are_known_comes_with_the_first(node: Node) -> None:
     node.etag, node.is_ready = "held", False
     node.reporter.hasten(node.clock.seconds)
