@@ -6,11 +6,13 @@ import random
 import socket
 import ssl
 import struct
+import threading
+from queue import SimpleQueue
 
 import pytest
 
 from agent.kube.client.credentials import Credentials
-from agent.kube.client.errors import ApiError, Unreachable
+from agent.kube.client.errors import ApiError, KubeError, Unreachable
 from agent.kube.client.pod_forward import Forward
 from tests.unit.kube.client.test_pod_exec import (
     PATIENCE_SECONDS,
@@ -164,3 +166,47 @@ def test_close_ends_connections_that_nobody_closed() -> None:
         forward.close()
         assert near.recv(1) == b""
         near.close()
+
+
+class Unserved(Forward):
+    """Connections that nobody carries anywhere; they end with their other end."""
+
+    def __init__(self) -> None:
+        super().__init__(Credentials(server="https://nobody", origin="test"), namespace="plimsoll", pod="w", port=8443)
+        self.begun = 0
+
+    def _carry(self, far: socket.socket, opened: SimpleQueue[KubeError | None], timeout_seconds: float) -> None:
+        self.begun += 1
+        opened.put(None)
+        with far:
+            assert far.recv(1) == b""
+
+
+def test_close_ends_connections_that_several_threads_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    forward = Unserved()
+    made = [forward.connect(PATIENCE_SECONDS)]
+    other = threading.Thread(target=lambda: made.append(forward.connect(PATIENCE_SECONDS)))
+    [(_, carrying)] = forward._open
+    held_up = [other]
+
+    def is_alive() -> bool:
+        """Hold whoever asks up for as long as another connection takes, if one can be made meanwhile."""
+        if held_up:
+            held_up.pop().start()
+            other.join(0.3)
+        return True
+
+    monkeypatch.setattr(carrying, "is_alive", is_alive)
+    made.append(forward.connect(PATIENCE_SECONDS))
+    other.join(PATIENCE_SECONDS)
+    assert (len(made), len(forward._open)) == (3, 3)
+    forward.close()
+    assert [read_all(near) for near in made] == [b""] * 3
+
+
+def test_a_way_that_is_closed_makes_no_connection() -> None:
+    forward = Unserved()
+    forward.close()
+    with pytest.raises(Unreachable, match="closed"):
+        forward.connect(PATIENCE_SECONDS)
+    assert forward.begun == 0
