@@ -94,20 +94,20 @@ class Forward:
         """Carry one connection until one of its ends closes."""
         where = namespaced_path(self._namespace, "pods", self._pod, "portforward")
         query = urlencode({"ports": self._port})
-        try:
-            with (
-                far,
-                breaking_off(f"port-forward {self._namespace}/{self._pod}"),
-                open_channels(self._credentials, where, query, timeout_seconds=timeout_seconds) as channels,
-            ):
-                opened.put(None)
-                try:
-                    self._carry_both_ways(channels, far)
-                except EOFError:
-                    self._note("the other side closed the connection")
-        except KubeError as error:
-            self.fault = self.fault or error
-            opened.put(error)  # read by nobody where it had opened
+        with far:  # closed last: whoever sees the end may ask at once why it ended
+            try:
+                with (
+                    breaking_off(f"port-forward {self._namespace}/{self._pod}"),
+                    open_channels(self._credentials, where, query, timeout_seconds=timeout_seconds) as channels,
+                ):
+                    opened.put(None)
+                    try:
+                        self._carry_both_ways(channels, far)
+                    except EOFError:
+                        self._note("the other side closed the connection")
+            except KubeError as error:
+                self.fault = self.fault or error
+                opened.put(error)  # read by nobody where it had opened
 
     def _carry_both_ways(self, channels: Channels, far: socket.socket) -> None:
         parts = _Parts()

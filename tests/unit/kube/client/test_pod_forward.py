@@ -30,9 +30,9 @@ PORTS = (frame(b"\x00\xfb\x20"), frame(b"\x01\xfb\x20"))
 """8443 in two bytes, the low one first, on both channels."""
 
 
-def forward_to(server: Server) -> Forward:
+def forward_to(server: Server, kind: type[Forward] = Forward) -> Forward:
     credentials = Credentials(server=server.url, origin="test", ca_file=authority("api").certificate, token="word")  # noqa: S106  no secret
-    return Forward(credentials, namespace="plimsoll", pod="webhook-1", port=8443)
+    return kind(credentials, namespace="plimsoll", pod="webhook-1", port=8443)
 
 
 def read_all(near: socket.socket) -> bytes:
@@ -157,6 +157,36 @@ def test_a_connection_that_breaks_off_ends_and_says_so() -> None:
         assert read_all(forward.connect(PATIENCE_SECONDS)) == b""
         forward.close()
     assert isinstance(forward.fault, Unreachable)
+
+
+def test_why_a_connection_broke_off_is_told_before_its_end_is_seen() -> None:
+    may_break = threading.Event()
+    had_ended: list[bool] = []
+
+    def behave(connection: ssl.SSLSocket, head: str) -> None:
+        upgrade(connection, head)
+        may_break.wait(PATIENCE_SECONDS)
+        connection.sendall(frame(b"x", first=0x8F))  # no frame of a WebSocket
+
+    class Watched(Forward):
+        """Looks at the connection's end when it is told why."""
+
+        def __setattr__(self, name: str, value: object) -> None:
+            if name == "fault" and value is not None:
+                try:
+                    had_ended.append(near.recv(1, socket.MSG_DONTWAIT) == b"")
+                except BlockingIOError:
+                    had_ended.append(False)
+            super().__setattr__(name, value)
+
+    with api_server(behave) as server:
+        forward = forward_to(server, Watched)
+        near = forward.connect(PATIENCE_SECONDS)
+        may_break.set()
+        assert read_all(near.dup()) == b""
+        forward.close()
+        near.close()
+    assert had_ended == [False]
 
 
 def test_close_ends_connections_that_nobody_closed() -> None:
