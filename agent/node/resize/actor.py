@@ -202,8 +202,8 @@ class Actor:
             unboosts = self._boosts.due(state, now_seconds=now, wall_now=wall_now)
             parts.keep_ledger()
             holding = Holding.of(parts.ledger, parts.holds, state, now_seconds=now, wall_now=wall_now)
+            snapshot = parts.ledger.kept()
         planned = self._plan(holding, trigger)
-        snapshot = parts.ledger.kept()
         parts.series.set_pending_oldest(snapshot.oldest_pending_seconds(now))
         for follow in self.followers:
             follow(planned)
