@@ -133,24 +133,6 @@ def test_a_pod_that_comes_while_a_turn_looks_for_such_pods_is_waited_for_too(mon
     assert not is_busy(turns)
 
 
-def test_a_pod_that_comes_at_the_very_end_of_a_turn_is_not_waited_for_as_on_an_idle_node(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    turns = Turns(plan=PlanOptions(min_age_seconds=900.0))
-    looked = turns.actor._is_starting
-
-    def comes() -> bool:
-        is_starting = looked()
-        if not turns.server.pods:  # after the turn has looked, as from a thread of the watches
-            give(turns)
-            turns.put(None)
-        return is_starting
-
-    monkeypatch.setattr(turns.actor, "_is_starting", comes)
-    turns.turn()
-    assert is_busy(turns)
-
-
 def test_quiet_cpu_and_a_start_that_never_ends_are_reasons_too() -> None:
     turns = boosted()
     turns.turn(after=30.0)
