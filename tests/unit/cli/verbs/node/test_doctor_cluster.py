@@ -13,7 +13,7 @@ from agent.core.machine.checkup import MachineFacts
 from agent.node.files.documents import CLUSTER
 from agent.node.sockets.control import ControlError
 from agent.sensing import features
-from tests.control_sockets import answering
+from tests.control_sockets import PATIENCE_SECONDS, answering
 from tests.unit.core.machine.test_checkup import GOOD
 from tests.unit.core.machine.test_cluster_checkup import facts
 
@@ -26,6 +26,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
         return GOOD
 
     monkeypatch.setattr(features, "read_facts", read_facts)
+    # An agent that does not answer within two seconds is passed over; a busy machine may take that long.
+    monkeypatch.setattr("agent.cli.verbs.node.doctor._ASK_SECONDS", PATIENCE_SECONDS)
 
 
 def names(path: Path, answer: Mapping[str, object] | str, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
