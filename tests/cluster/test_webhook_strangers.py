@@ -13,6 +13,7 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
+from http import HTTPStatus
 
 import psutil
 import pytest
@@ -90,6 +91,8 @@ def posting(room: Room, bodies: list[bytes]) -> Iterator[list[int]]:
             with contextlib.suppress(OSError, http.client.HTTPException), stranger.plain() as connection:
                 while not done.is_set():
                     status, answer = stranger.posted(connection, body)
+                    if status == HTTPStatus.REQUEST_TIMEOUT:
+                        break  # a busy machine did not bring all of it within ten seconds
                     response = json.loads(answer)["response"]
                     assert (response["uid"], response["allowed"]) == ("stranger", True)
                     statuses.append(status)
