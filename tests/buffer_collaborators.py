@@ -38,7 +38,7 @@ class NoRoomKeeper(Placeholders):
     def clear(self) -> None:
         pass
 
-    def usage(self, _namespace: str, /) -> Mapping[str, Mapping[str, int]]:
+    def usage(self, _namespace: str, /) -> Mapping[str, Mapping[str, int]] | None:
         return {}
 
 

@@ -115,7 +115,7 @@ class _Server(ThreadingHTTPServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Shake hands on the connection's own thread."""
-        request.settimeout(10)
+        request.settimeout(60)
         try:
             wrapped = self._context.wrap_socket(request, server_side=True)
         except (ssl.SSLError, OSError):

@@ -72,7 +72,8 @@ _WHY_NOT: Final = {
     413: "Too many bytes.",
     415: "A body of a kind that is not read.",
     429: "Too many calls; Retry-After says when to come again.",
-    503: "Not now: the database or the API server is away, or there is too much to do; Retry-After says when again.",
+    503: "Not now: the database or the API server is away, not all was read yet, or there is too much to do; "
+    "Retry-After says when again.",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from fnmatch import fnmatchcase
@@ -194,6 +195,19 @@ def test_shared_sections_hold_for_the_webhook_unless_it_says_otherwise(tmp_path:
     values["webhook"] = {"settings": {"recommend": {"policy": "crane"}}}
     both = webhook_settings(tmp_path, values)
     assert (both.recommend.policy, both.bounds.min_cpu_millicores) == ("crane", 5)
+
+
+def test_what_both_programs_read_is_handed_on_to_the_webhook_and_documented(tmp_path: Path) -> None:
+    shared = {key.partition(".")[0] for key in keys().keys() & keys(WebhookSettings).keys()}
+    entry = next(entry for entry in documented_values() if entry.key == "settings")
+    assert [name for name in sorted(shared) if not re.search(rf"\b{name}\b", entry.text)] == []
+    handed_on = re.search(
+        r'"plimsoll.sharedSections" -}}\n(.*)\n', (chart.CHART / "templates" / "_settings.tpl").read_text()
+    )
+    assert handed_on is not None
+    assert set(handed_on[1].split()) == shared
+    webhook = webhook_settings(tmp_path, {"settings": {"guard": {"active": False}, "profile": "document"}})
+    assert (webhook.guard.active, webhook.profile) == (False, Profile.DOCUMENT)
 
 
 @pytest.mark.parametrize("mode", ["off", "recommend", "protect", "enforce", False])

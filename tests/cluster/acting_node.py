@@ -64,6 +64,8 @@ class ActingNode:
         self.audit = AuditLog(plane.audit_log)
         self.kubelet: KubeletPlay
         self.agent: AgentProcess
+        self.agent_module = "agent"
+        """What is run to be the agent."""
         self._pods: dict[str, Json] = {}
         """Those with cgroups here, by name."""
 
@@ -223,6 +225,7 @@ class ActingNode:
             *("--node", self.name, "--kubeconfig", str(file), "--cgroup-mount", str(self.tree.mount)),
             *(word for key, value in merged.items() for word in ("--set", f"{key}={_text(value)}")),
             cgroup_root=f"/{self.tree.name}",
+            module=self.agent_module,
         )
         self.agent.__enter__()
         return self.agent

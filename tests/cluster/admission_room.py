@@ -118,8 +118,11 @@ class Room:
             rows = [(name, row) for name in there for row in self._rows(name, self.pods[name])]
             body = report_body(*(row for _, row in rows), node=node, sequence=self.sequence, endAgeSeconds=age_seconds)
             body["nodeClass"] = {"instanceType": None, "cpus": 4}
-            answer = answer_of(self.hook.post("/v1/report", body, self.token(node)))
-            refused |= {rows[refusal["row"]][0] for refusal in answer["refused"]}
+            reply = self.hook.post("/v1/report", body, self.token(node))
+            if reply.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                refused.update(there)  # not now: a busy API server did not say in time whose the token is
+                continue
+            refused |= {rows[refusal["row"]][0] for refusal in answer_of(reply)["refused"]}
         self.reported_unix_seconds = time.time()
         return refused
 
@@ -243,15 +246,16 @@ def admission_room(
             )
             document["metadata"]["finalizers"] = ["plimsoll.test/keep"]
             cluster.admin.create(pod_path(namespace), document)
-        left = set(pods)
+        for age_seconds in (7200.0, 30.0):
+            left = set(pods)
 
-        def is_told() -> bool:
-            # Of each pod once: of an hour of a container no more than 63 minutes are taken, however often it is told.
-            left.intersection_update(room.report(left, age_seconds=7200.0))
-            return not left
+            def is_told(left: set[str] = left, age_seconds: float = age_seconds) -> bool:
+                # Of each pod once: of an hour of a container no more than 63 minutes are taken, however often it is
+                # told.
+                left.intersection_update(room.report(left, age_seconds=age_seconds))
+                return not left
 
-        wait_for(is_told, "the webhook knows the pods, and takes what is told")
-        assert not room.report(pods, age_seconds=30.0)
+            wait_for(is_told, "the webhook knows the pods, and takes what is told")
         wait_for(room.has_followed, "the webhook has taken the history in")
         register(room)
         try:

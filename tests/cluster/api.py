@@ -32,7 +32,7 @@ STRATEGIC: Final = "application/strategic-merge-patch+json"
 MERGE: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
-TIMEOUT_SECONDS: Final = 30.0
+TIMEOUT_SECONDS: Final = 60.0
 IDLE_SECONDS: Final = 45.0
 """For which a connection is kept: an API server closes one that nobody used for 90."""
 PATHS: Final = {

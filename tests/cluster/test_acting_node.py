@@ -73,6 +73,7 @@ def test_an_overloaded_node_is_tainted_until_its_agent_ends_and_what_one_left_is
         fence.set_taints(node.plane.admin, node.name, [theirs])
         node.run_pod("busy")
         recovered.start_agent(**overload)
+        node.agent_module = "tests.cluster.patient_agent"
         node.start_agent(**overload)
         node.starve("busy")
         node.wait(lambda: fence.TAINT_KEY in keys(node), "the taint is set")
@@ -85,7 +86,7 @@ def test_an_overloaded_node_is_tainted_until_its_agent_ends_and_what_one_left_is
         assert keys(recovered) == ["example.com/theirs"]
         recovered.wait(lambda: "done" in recovered.outcomes(action="untaint"), "it tells that it is gone")
         assert [event["reason"] for event in recovered.events(actions=["untaint"])] == ["recovered"]
-        node.tree.kill()  # the last write has two seconds, which a machine that is kept busy may not give it
+        node.tree.kill()
         node.agent.end()
         assert keys(node) == ["example.com/theirs"]
         node.agent.start()

@@ -407,7 +407,9 @@ def test_a_buffer_does_not_shrink_because_its_own_pods_fill_the_quota(room: Room
         wait_for(lambda: used() == "3", "the quota is full", SECONDS)
         limited = room.buffers.condition("spare", "LimitedByQuotas") or {}
         assert limited["message"] == "Buffer replicas limited from 4 to 3 due to quotas: cpu"
-        assert keeper.usage(room.namespace)["spare"]["cpu"] == 3 * 10**9
+        usage = keeper.usage(room.namespace)
+        assert usage is not None
+        assert usage["spare"]["cpu"] == 3 * 10**9
         room.buffers.change("spare", replicas=3)
         room.buffers.await_status(
             "spare",

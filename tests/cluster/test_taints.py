@@ -296,7 +296,7 @@ def test_the_keeper_taints_waits_out_an_outage_and_takes_away_at_recovery_and_at
     load[0] = 2.0
     turns(12)
     assert taints(cluster, path) == [*KEPT, OURS]
-    keeper.remove_at_exit()
+    keeper.remove_at_exit(60.0)  # a node's agent has less time to end than a busy machine may stand still
     assert taints(cluster, path) == KEPT
     assert decisions[2:] == [
         ("untaint", "done", "recovered"),

@@ -359,6 +359,9 @@ def test_a_quota_that_would_refuse_the_patch_is_minded(room: Room) -> None:
         assert "memory" in resources(room.admitted(document))["limits"]
     finally:
         room.cluster.admin.delete(f"{path}/counted")
+        # Pods that nobody sizes, which come next, have no limits.
+        stranger = owned("stranger", "Deployment", sized())
+        wait_for(lambda: bool(room.amounts(stranger)), "the API server has seen that it is gone")
 
 
 def created(room: Room) -> Json:

@@ -40,7 +40,15 @@ from tests.cluster.objects import (
     write_pod_status,
 )
 from tests.cluster.processes import wait_for
-from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, agent_token, answer_of, registration, webhook
+from tests.cluster.webhook_process import (
+    NAMESPACE,
+    UNBOUNDED,
+    WebhookProcess,
+    agent_token,
+    answer_of,
+    registration,
+    webhook,
+)
 from tests.cluster.webhook_rights import CLUSTER_RULES, own_rules, webhook_api
 from tests.webhook.report_bodies import report_body, row_body
 
@@ -61,6 +69,8 @@ class Shop:
     hook: WebhookProcess
     namespace: str
     node: str
+    token: str
+    """Of the node's agent, the same each time: of one bearer sixty new ones a minute are taken."""
     sequence: int = 0
 
     def deploy(self) -> None:
@@ -110,7 +120,7 @@ class Shop:
         self.sequence += 1
         body = report_body(row, node=self.node, sequence=self.sequence, endAgeSeconds=age_seconds)
         body["nodeClass"] = {"instanceType": None, "cpus": 4}
-        return answer_of(self.hook.post("/v1/report", body, agent_token(self.cluster, self.node)))["refused"]
+        return answer_of(self.hook.post("/v1/report", body, self.token))["refused"]
 
     def tried(self, *beside: Json) -> int:
         """Return the memory that one more pod would request, in bytes; it is not kept.
@@ -193,8 +203,9 @@ def shop(cluster: ControlPlane, tmp_path: Path) -> Iterator[Shop]:
     namespace, name = fresh_name("quota"), fresh_name("node")
     create_namespace(cluster, namespace)
     create_node(cluster.admin, name)
-    with webhook(cluster, tmp_path, kubeconfig=kubeconfig(identity, tmp_path / "webhook.kubeconfig")) as hook:
-        web_shop = Shop(cluster, hook, namespace, name)
+    own = kubeconfig(identity, tmp_path / "webhook.kubeconfig")
+    with webhook(cluster, tmp_path, kubeconfig=own, arguments=(UNBOUNDED,)) as hook:
+        web_shop = Shop(cluster, hook, namespace, name, agent_token(cluster, name))
         web_shop.deploy()
         web_shop.run_all()
         wait_for(lambda: not web_shop.report(age_seconds=7200.0), "the webhook knows the pod")

@@ -26,6 +26,8 @@ from tests.webhook.report_bodies import packed
 REPOSITORY = Path(__file__).parents[2]
 NAMESPACE, ACCOUNT, AUDIENCE = "plimsoll", "plimsoll-agent", "plimsoll-webhook"
 SERVED_AS, SERVED_NAMES = "plimsoll-webhook", ("127.0.0.1", "localhost", "plimsoll-webhook.plimsoll.svc")
+ANSWER_SECONDS: Final = 60.0
+"""Until an answer is given up: a fault, and no measure of speed."""
 END_SECONDS: Final = 60.0
 """What it gets to end in order, and to say so: on a busy machine five are not enough for that."""
 UNBOUNDED: Final = "--set=access.requestsPerMinute=100000"
@@ -41,7 +43,7 @@ class WebhookProcess:
         self._context = ssl.create_default_context(cafile=str(authority))
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self._context, timeout=30)
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self._context, timeout=ANSWER_SECONDS)
         try:
             connection.request(method, path, body=body, headers={k.replace("_", "-"): v for k, v in headers.items()})
             return reply_of(connection)
@@ -67,7 +69,7 @@ class WebhookProcess:
     def certificate(self) -> str:
         """Return what it shows to a client that connects now, PEM."""
         with (
-            socket.create_connection(("127.0.0.1", self.port), timeout=30) as plain,
+            socket.create_connection(("127.0.0.1", self.port), timeout=ANSWER_SECONDS) as plain,
             self._context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
         ):
             return ssl.DER_cert_to_PEM_cert(connection.getpeercert(binary_form=True) or b"")

@@ -41,7 +41,9 @@ def wait_for(ask: Callable[[], Answer], what: str, *, seconds: float = PATIENCE_
         time.sleep(min(max(0.02, waited / 20), 0.1))
 
 
-def start_plimsoll(*words: str, stderr: Path, prefix: Sequence[str] = (), **more: Any) -> subprocess.Popen[bytes]:
+def start_plimsoll(
+    *words: str, stderr: Path, prefix: Sequence[str] = (), module: str = "agent", **more: Any
+) -> subprocess.Popen[bytes]:
     """Start the command from this checkout, deaf and mute but for stderr; a prefix is a program that becomes it.
 
     It dies with the thread that calls this, see ``dying``.
@@ -49,7 +51,7 @@ def start_plimsoll(*words: str, stderr: Path, prefix: Sequence[str] = (), **more
     environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}  # one that hangs says by SIGABRT what its threads are at
     with stderr.open("ab") as log:
         return subprocess.Popen(
-            [*prefix, *dying_with_us(sys.executable, "-m", "agent", *words)],
+            [*prefix, *dying_with_us(sys.executable, "-m", module, *words)],
             cwd=REPOSITORY,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -62,7 +64,8 @@ def start_plimsoll(*words: str, stderr: Path, prefix: Sequence[str] = (), **more
 class AgentProcess:
     """`plimsoll agent` on one part of the tree; a context manager that ends it in any case."""
 
-    def __init__(self, directory: Path, *words: str, cgroup_root: str) -> None:
+    def __init__(self, directory: Path, *words: str, cgroup_root: str, module: str = "agent") -> None:
+        self._module = module
         self.state = directory / "state"
         self.socket = directory / "agent.sock"
         self.stderr = directory / "stderr"
@@ -96,7 +99,7 @@ class AgentProcess:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        self.process = start_plimsoll(*self._words, stderr=self.stderr)
+        self.process = start_plimsoll(*self._words, stderr=self.stderr, module=self._module)
         answer = wait_for(self._ping, f"the agent answers; it said: {self.stderr.read_text()}")
         self.metrics_url = str(answer["metrics"])
 

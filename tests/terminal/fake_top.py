@@ -6,6 +6,8 @@ moment is shown.
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -44,5 +46,7 @@ if __name__ == "__main__":
         FakeSource(fails="--fails" in sys.argv),
         LiveOptions(interval_seconds=0.3, use_colour="--no-color" not in sys.argv),
     )
+    if "--late-signal" in sys.argv:
+        os.kill(os.getpid(), signal.SIGHUP)
     print(f"left with {code}")
     sys.exit(code)

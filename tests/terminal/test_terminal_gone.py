@@ -123,6 +123,14 @@ def test_top_ends_with_its_terminal(start: Callable[..., Pty], how: str) -> None
     assert top.code() == HUNG_UP
 
 
+def test_a_signal_that_comes_after_the_hang_up_changes_nothing(start: Callable[..., Pty]) -> None:
+    """The kernel wakes who reads from the terminal before it sends SIGHUP: in between top may be on its way out."""
+    top = start("tests.terminal.fake_top", "--late-signal")
+    top.see(b"ticking")
+    top.hang_up()
+    assert top.code() == HUNG_UP
+
+
 @HOW
 @pytest.mark.parametrize("has_keys", [True, False])
 @pytest.mark.kernel

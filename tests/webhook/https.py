@@ -132,8 +132,12 @@ def context_of(pair: KeyPair) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def running(given: Services, folder: Path, *, names: Sequence[str] = (), **settings: Any) -> Iterator[Running]:
-    """Serve inside the block, with a certificate for loopback and further names; at its end the server has ended."""
-    listening = ListeningSettings(address="127.0.0.1", port=0, **{"end_seconds": 5, **settings})
+    """Serve inside the block, with a certificate for loopback and further names; at its end the server has ended.
+
+    Requests have a minute to come whole, unless a test is about that: a busy machine keeps a client waiting.
+    """
+    given_settings = {"end_seconds": 5, "request_seconds": 60.0, **settings}
+    listening = ListeningSettings(address="127.0.0.1", port=0, **given_settings)
     authority = Authority(folder / "tls")
     context = context_of(authority.server("webhook", ["127.0.0.1", "localhost", *names]))
     listener = socket.create_server(("127.0.0.1", 0))

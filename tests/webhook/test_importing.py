@@ -42,6 +42,8 @@ DAY = 24 * HOUR
 NOW = NOON + 1800.0
 NOW_HOUR = NOON // HOUR
 WEEK = range(NOW_HOUR - 168, NOW_HOUR)
+OVER_HOUR = int(time.time()) // HOUR - 2
+"""One that is over by the real clock, the same for all: it may strike between two bodies that are to be of one hour."""
 
 
 def imported(
@@ -280,7 +282,7 @@ def hour_body(**changes: Any) -> dict[str, Any]:
         "kind": "Deployment",
         "workload": "web",
         "container": "app",
-        "unixHour": int(time.time()) // HOUR - 2,
+        "unixHour": OVER_HOUR,
         "coveredSeconds": 3600.0,
         "pods": 1,
         "cpu": samples(400.0),
@@ -331,8 +333,8 @@ def test_nobody_may_import_without_the_right(served: Stack) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"unixHour": int(time.time()) // HOUR + 1}, "hours that are over and still kept"),
-        ({"unixHour": int(time.time()) // HOUR - 14 * 24 - 2}, "hours that are over and still kept"),
+        ({"unixHour": OVER_HOUR + 24}, "hours that are over and still kept"),
+        ({"unixHour": OVER_HOUR - 14 * 24}, "hours that are over and still kept"),
         ({"pods": 0}, "pods: expected"),
         ({"pods": 1, "coveredSeconds": 9000.0}, "coveredSeconds: 9000 of 1 pods in an hour"),
         ({"cpu": None, "memory": None}, "cpu, memory: neither is given"),

@@ -32,7 +32,7 @@ def spoken(tmp_path: Path) -> Iterator[tuple[Stack, WebhookClient]]:
         with running(webhook.services, tmp_path) as server:
             host, port = server.address
             client = WebhookClient(
-                f"https://{host}:{port}", token_file=token, ca_file=server.authority, timeout_seconds=10.0
+                f"https://{host}:{port}", token_file=token, ca_file=server.authority, timeout_seconds=60.0
             )
             yield webhook, client
             client.close()

@@ -500,14 +500,35 @@ def test_workloads_are_not_told_in_part(tmp_path: Path) -> None:
         webhook.report(packed(report_body(row_body(0))), **GZIP)
 
         def told() -> list[tuple[int, str | None, str | None]]:
-            answers = [webhook.ask("/v1/workloads"), webhook.ask(ONE, names=NAMES)]
+            answers = [webhook.ask(path) for path in ("/v1/workloads", "/v1/policy", "/v1/nodes")]
+            answers.append(webhook.ask(ONE, names=NAMES))
             return [(answer.status, said(answer).get("error"), answer.headers.get("Retry-After")) for answer in answers]
 
-        assert told() == [(503, "the history is not loaded yet", "5")] * 2
+        assert told() == [(503, "the history is not loaded yet", "5")] * 4
         webhook.follow()
-        assert told() == [(200, None, None)] * 2
+        assert told() == [(200, None, None)] * 4
         webhook.facts.is_complete = False
-        assert told() == [(503, "the cluster's pods, HPAs and VPAs are not all read yet", "5")] * 2
+        assert told() == [(503, "the cluster's pods, HPAs and VPAs are not all read yet", "5")] * 4
+
+
+def test_a_summary_of_a_part_says_that_it_is_one(tmp_path: Path) -> None:
+    with stack(tmp_path) as webhook:
+        webhook.report(packed(report_body(row_body(0))), **GZIP)
+
+        def told() -> list[tuple[str, str]]:
+            stopped = said(webhook.ask("/v1/summary"))["stopped"]
+            return [(part["what"], part["detail"]) for part in stopped if part["what"] != "nodes"]
+
+        reading = (
+            "histories are being read from the database: not all workloads are counted, and there is no advice yet"
+        )
+        assert told() == [("history", reading)]
+        assert webhook.ask("/v1/events").status == 200, "what was decided is in the database, and all of it"
+        webhook.follow()
+        assert told() == []
+        webhook.facts.is_complete = False
+        detail = "the cluster's pods, HPAs and VPAs are not all read yet: what is counted of nodes and modes is not all"
+        assert told() == [("watch", detail)]
 
 
 def test_what_is_not_known_is_not_found(whole: Stack) -> None:

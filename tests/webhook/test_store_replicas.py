@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections import Counter
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from agent.webhook.store.database.engine import StorePatience
 from agent.webhook.store.shapes import AppendOutcome, StoreAway
 from agent.webhook.store.store import Store
-from tests.webhook.open_store import open_store
+from tests.webhook.open_store import PATIENT, open_store
 from tests.webhook.postgres import PostgresServer
 from tests.webhook.replica import PAYLOAD_BYTES, Replica
 from tests.webhook.reports import new_report, whose
@@ -115,15 +116,19 @@ def test_replica_frozen_in_a_transaction_is_cut_off(postgres: PostgresServer) ->
     """A paused machine would otherwise hold its locks, and all others, until it comes back."""
     url = postgres.url(postgres.new_database())
     holder = open_store(url)
-    other = open_store(url, patience=StorePatience(lock_seconds=0.1))
+    other = open_store(url, patience=replace(PATIENT, lock_seconds=0.1))
     # Of one that is patient: a busy machine may keep the other from its try for longer than the frozen one has.
     with holder.transaction(), pytest.raises(StoreAway, match="lock timeout"), other.transaction():
         pass
     holder.close()
-    frozen = open_store(url, patience=StorePatience(lock_seconds=60.0, idle_seconds=3.0))
+    frozen = open_store(url)
 
     def freeze() -> None:
         with frozen.transaction() as connection:
+            told: str = connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar_one()
+            assert told == f"{StorePatience().idle_seconds:g}s"
+            # Shortened from here on alone: a busy machine lets it be idle between any two statements before.
+            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = '1s'")
             _until_other_has_its_turn(other)
             connection.exec_driver_sql("SELECT 1")
 

@@ -27,7 +27,7 @@ from agent.webhook.store.database.place import SqlitePlace
 from agent.webhook.store.records.decisions import DecisionChoice
 from agent.webhook.store.shapes import SchemaTooNew, StoreAway, StoreUnusable
 from agent.webhook.store.store import Store
-from tests.webhook.open_store import open_store
+from tests.webhook.open_store import PATIENT, open_store
 from tests.webhook.postgres import PostgresServer
 from tests.webhook.replica import Replica
 from tests.webhook.reports import new_report
@@ -43,7 +43,7 @@ def store(bare_url: str) -> Iterator[Store]:
 
 @contextmanager
 def engine(url: str) -> Iterator[StoreEngine]:
-    opened = StoreEngine(url, is_prepared=True)
+    opened = StoreEngine(url, patience=PATIENT, is_prepared=True)
     yield opened
     opened.close()
 
@@ -77,7 +77,7 @@ def test_newest_migration_is_the_schema_looked_for() -> None:
 
 def old_replica(url: str) -> Store:
     """A store that found its tables there when it began."""
-    old = Store(url)
+    old = Store(url, patience=PATIENT)
     old._engine.is_prepared = True
     return old
 

@@ -9,7 +9,7 @@ import pytest
 
 from agent.webhook.store.database.engine import StoreEngine
 from agent.webhook.store.shapes import StoreAway
-from tests.webhook.open_store import open_store
+from tests.webhook.open_store import PATIENT, open_store
 from tests.webhook.postgres import PostgresServer, postgres_server
 
 WORDS = "database connection is open to others on the network"
@@ -77,7 +77,7 @@ def test_a_server_that_others_stand_in_for_is_not_spoken_to(with_tls: PostgresSe
 
 def test_it_is_said_again_when_tls_is_lost(with_tls: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
     """As when somebody takes the server's place and offers none: libpq goes on without."""
-    engine = StoreEngine(with_tls.tcp_url(with_tls.new_database()), is_prepared=True)
+    engine = StoreEngine(with_tls.tcp_url(with_tls.new_database()), patience=PATIENT, is_prepared=True)
     try:
         for _ in range(2):
             with engine.reading():

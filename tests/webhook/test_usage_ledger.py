@@ -465,7 +465,7 @@ def test_a_clock_that_is_ahead_takes_the_oldest_two_days_of_the_ledger_at_a_time
         (DAY + 2) * 24,
         (DAY + 3) * 24,
     ]
-    assert [day for _, day in store.ledger_sums_by_day(range(DAY, DAY + 4))] == [DAY + 2, DAY + 3]
+    assert sorted(day for _, day in store.ledger_sums_by_day(range(DAY, DAY + 4))) == [DAY + 2, DAY + 3]
     assert store.expire_ledger(ahead) == 4
 
 

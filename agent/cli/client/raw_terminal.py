@@ -66,8 +66,11 @@ def raw_terminal() -> Iterator[RawTerminal]:
     handlers = {number: signal.signal(number, _end) for number in _ENDING}
     handlers[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, _ignore)
     try:
-        tty.setraw(keys)
-        yield RawTerminal(keys, resized)
+        try:
+            tty.setraw(keys)
+            yield RawTerminal(keys, resized)
+        finally:
+            _end_no_more()
     finally:
         with contextlib.suppress(OSError, termios.error):  # it may have gone
             sys.stdout.flush()
@@ -81,7 +84,14 @@ def raw_terminal() -> Iterator[RawTerminal]:
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:
+    _end_no_more()
     raise SystemExit(128 + number)
+
+
+def _end_no_more() -> None:
+    """Ignore what would end it from now on: the first signal counts, and none cuts the putting back short."""
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:

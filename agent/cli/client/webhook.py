@@ -26,6 +26,7 @@ from agent.named_file import PAGE_MOST_BYTES, read_named
 if TYPE_CHECKING:
     from agent.cli.client.webhook_forward import WebhookForward
     from agent.kube.client.api import Api
+    from agent.kube.client.pod_forward import Forward
 
 DEFAULT_URL: Final = "https://127.0.0.1:8443"
 SERVICE_NAME: Final = "plimsoll-webhook.plimsoll.svc"
@@ -178,13 +179,14 @@ class WebhookReader:
         import urllib3
 
         sent = {**headers, "Authorization": f"Bearer {self._good_token()}"}
+        way = None if self._forward is None else self._forward.way
         try:
             try:
                 return self._passed(target, sent)
             except (urllib3.exceptions.HTTPError, OSError):
-                if self._forward is None:
+                if self._forward is None or way is None:
                     raise
-                _choose_again(self._forward)  # the pod of before may be gone; what only reads may be asked twice
+                _choose_again(self._forward, way)  # the pod of before may be gone; what only reads may be asked twice
                 return self._passed(target, sent)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             fault = None if self._forward is None else self._forward.fault()
@@ -262,13 +264,13 @@ class WebhookReader:
             ) from error
 
 
-def _choose_again(forward: WebhookForward) -> None:
+def _choose_again(forward: WebhookForward, failed: Forward) -> None:
     from agent.cli.client.webhook_forward import NoWebhookError
     from agent.kube.client.errors import KubeError
     from agent.kube.objects.json_reader import ConvertError
 
     try:
-        forward.choose_again()
+        forward.choose_again(failed)
     except (NoWebhookError, KubeError, ConvertError) as error:
         raise NoWebhookAnswerError(str(error)) from error
 

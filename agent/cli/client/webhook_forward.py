@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import threading
 from typing import Final
 
 import urllib3
@@ -42,12 +43,27 @@ class WebhookForward:
         self.host: Final = f"{SERVICE}.{namespace}.svc"
         """The name in its certificate."""
         self._credentials, self._namespace = credentials, namespace
+        self._choosing: Final = threading.Lock()
         self._forward = self._chosen()
 
-    def choose_again(self) -> None:
-        """Choose a pod anew, for connections that are made from now on; raises as the beginning does."""
-        ended, self._forward = self._forward, self._chosen()
-        ended.close()
+    @property
+    def way(self) -> Forward:
+        """Return the way to the pod of now."""
+        return self._forward
+
+    def choose_again(self, failed: Forward) -> None:
+        """Choose a pod anew, for connections that are made from now on; any thread; raises as the beginning does.
+
+        Args:
+            failed: ``way`` before the question that failed. Of several that failed on it, the first chooses: another
+                choice would end the connections on which the others ask again.
+        """
+        with self._choosing:
+            if self._forward is not failed:
+                return
+            chosen = self._chosen()
+            failed.close()  # before anybody sees the other: what was kept of this one is known to have ended
+            self._forward = chosen
 
     def pool(self, context: ssl.SSLContext, name: str) -> urllib3.HTTPSConnectionPool:
         """Return a pool whose connections go to the pod; TLS is the webhook's own, by the name in its certificate."""

@@ -112,7 +112,7 @@ def _side_by_side(
                 index, process = running[ready]
                 try:
                     message = ready.recv()
-                except EOFError:
+                except (EOFError, OSError):  # before a message, or in the middle of one
                     process.join()
                     name, code = works[index].name, process.exitcode
                     msg = f"the process of policy {name} ended with code {code} and no outcome"

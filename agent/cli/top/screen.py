@@ -95,7 +95,8 @@ def _ending_on_signals() -> Iterator[None]:
         yield
     finally:
         for number in taken:
-            signal.signal(number, signal.SIG_DFL)
+            if signal.getsignal(number) is leave:  # SIGHUP may be ignored by now: the terminal is gone
+                signal.signal(number, signal.SIG_DFL)
 
 
 @contextlib.contextmanager

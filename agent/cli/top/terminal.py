@@ -105,7 +105,12 @@ _TERMINAL_MAJORS = frozenset({4, 5, *range(136, 144)})
 
 
 def let_go_of_terminal() -> None:
-    """Let whatever is still written to a terminal that is gone go nowhere, so that the way out is not cut short."""
+    """Let whatever is still written to a terminal that is gone go nowhere, so that the way out is not cut short.
+
+    Nor by the signal: the kernel wakes who reads from the terminal before it sends one, and shells may pass it on late.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
         for descriptor in _STANDARD:

@@ -23,7 +23,10 @@ from agent.core.plan.pod_change import Setting
 
 SET: Final = "set as spec.resources"
 NOT_SET: Final = "not set as spec.resources"
-_BY_AGENT: Final = "left to the agent of its node: API server and kubelets do not all know pod-level resources"
+_BY_AGENT: Final = (
+    "left to the agent of its node: API server and kubelets do not all know pod-level resources; "
+    "on a node where both do, nothing limits it"
+)
 
 
 def order_of(pod: Pod, facts: AdmissionFacts, orders: Orders) -> PodLimitsOrder | None:

@@ -341,7 +341,8 @@ class NamespaceFacts:
     shapes: Mapping[str, Shape | Unresolved]
     """By buffer name; a buffer without one that names a reference is unresolved."""
     held: frozenset[str] = frozenset()
-    """Buffers whose reference cannot be followed for the moment: what was given to them stays theirs."""
+    """Buffers of which it cannot be told for the moment what they need, or have of quotas: what was given to them stays
+    theirs."""
     templates: Mapping[str, ManagedTemplate] = field(default_factory=dict)
     """By template name: what stands under the names of managed templates."""
     quotas: tuple[BufferQuota, ...] = ()

@@ -126,6 +126,9 @@ def allocate(claims: Sequence[QuotaClaim], quotas: Iterable[BufferQuota]) -> All
     for claim, names in zip(claims, counting, strict=True):
         for name in names or ():
             _take(room[name], claim.held, -1)
+    for quota in usable:
+        # One that does not count all of these pods yet has no more room for that.
+        room[quota.name] = {name: min(left, quota.hard[name]) for name, left in room[quota.name].items()}
     allocations: list[QuotaAllocation | None] = []
     for claim, names in zip(claims, counting, strict=True):
         if claim.wanted is None or claim.chunk is None or names is None:

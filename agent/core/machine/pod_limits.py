@@ -41,7 +41,8 @@ class PodLimitHeld(StrEnum):
     POD_LEVEL_RESOURCES = "pod_level_resources"
     """``spec.resources`` is set: the kubelet limits the pod."""
     CLUSTER_KNOWS_THEM = "cluster_knows_them"
-    """API server and kubelet know pod-level resources: the webhook sets them when the pod is made anew."""
+    """API server and kubelet know pod-level resources: the webhook sets them when the pod is made anew, once every
+    Linux node knows them."""
     VERSION_UNKNOWN = "version_unknown"
     STARTING = "starting"
     """Its init containers have not ended: they are not limited."""
@@ -119,7 +120,10 @@ def pod_limits_order(
         return _held(PodLimitHeld.BELOW_REQUESTS, refused)
     warnings = _warnings(pod, limits) + (() if cluster_knows_them else _not_of_cgroups(limits))
     if cluster_knows_them:
-        reason = "the cluster knows pod-level resources: the webhook sets them when the pod is made anew"
+        reason = (
+            "API server and node know pod-level resources: the webhook sets them when the pod is made anew, once every "
+            "Linux node knows them"
+        )
         return PodLimitsOrder(wanted={}, held=PodLimitHeld.CLUSTER_KNOWS_THEM, text=reason, warnings=warnings)
     if pod.is_terminating or has_ended(pod):
         return _held(PodLimitHeld.ENDING, "the pod is ending")

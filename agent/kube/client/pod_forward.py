@@ -30,13 +30,16 @@ _JOIN_SECONDS: Final = 5.0
 
 
 class Forward:
-    """Makes connections to one port of one pod, and ends them all with ``close``."""
+    """Makes connections to one port of one pod, and ends them all with ``close``; any thread."""
 
     def __init__(self, credentials: Credentials, *, namespace: str, pod: str, port: int) -> None:
         self._credentials: Final = credentials
         self._namespace, self._pod, self._port = namespace, pod, port
+        self._lock = threading.Lock()
+        """Guards the two that follow."""
         self._open: list[tuple[socket.socket, threading.Thread]] = []
         """Each connection's end here, and who carries it."""
+        self._is_closed = False
         self.fault: KubeError | None = None
         """What went wrong with the latest connection, as far as anybody told; None = nothing."""
 
@@ -45,23 +48,32 @@ class Forward:
 
         Raises:
             ApiError: The server refused: verbs ``get`` and ``create`` on pods/portforward.
-            Unreachable: It did not answer.
+            Unreachable: It did not answer, or this is closed.
         """
         self.fault = None
         self._let_ended_go()
         near, far = socket.socketpair()
+        # Its owner closes what it gets: the other descriptor of this end is for ``close`` here, at any time from now.
+        given = near.dup()
         opened: SimpleQueue[KubeError | None] = SimpleQueue()
         thread = threading.Thread(target=self._carry, args=(far, opened, timeout_seconds), daemon=True, name="forward")
-        thread.start()
-        self._open.append((near, thread))
+        with self._lock:
+            if self._is_closed:
+                for end in (near, far, given):
+                    end.close()
+                raise Unreachable(f"port-forward {self._namespace}/{self._pod}: closed")
+            thread.start()  # first: ``close`` waits for whoever it finds
+            self._open.append((near, thread))
         if (refused := opened.get()) is not None:
+            given.close()
             raise refused
-        # Its owner closes what it gets: the other descriptor of this end is for ``close`` here.
-        return near.dup()
+        return given
 
     def close(self) -> None:
         """End all connections."""
-        ending, self._open = self._open, []
+        with self._lock:
+            self._is_closed = True
+            ending, self._open = self._open, []
         for near, _ in ending:
             with contextlib.suppress(OSError):
                 near.shutdown(socket.SHUT_RDWR)
@@ -71,30 +83,31 @@ class Forward:
 
     def _let_ended_go(self) -> None:
         """Close what is left of connections that have ended: who asks for hours makes many."""
-        still = [(near, thread) for near, thread in self._open if thread.is_alive()]
-        for near, thread in self._open:
-            if not thread.is_alive():
+        with self._lock:
+            known = [(near, thread, thread.is_alive()) for near, thread in self._open]
+            self._open = [(near, thread) for near, thread, is_alive in known if is_alive]
+        for near, _, is_alive in known:
+            if not is_alive:
                 near.close()
-        self._open = still
 
     def _carry(self, far: socket.socket, opened: SimpleQueue[KubeError | None], timeout_seconds: float) -> None:
         """Carry one connection until one of its ends closes."""
         where = namespaced_path(self._namespace, "pods", self._pod, "portforward")
         query = urlencode({"ports": self._port})
-        try:
-            with (
-                far,
-                breaking_off(f"port-forward {self._namespace}/{self._pod}"),
-                open_channels(self._credentials, where, query, timeout_seconds=timeout_seconds) as channels,
-            ):
-                opened.put(None)
-                try:
-                    self._carry_both_ways(channels, far)
-                except EOFError:
-                    self._note("the other side closed the connection")
-        except KubeError as error:
-            self.fault = self.fault or error
-            opened.put(error)  # read by nobody where it had opened
+        with far:  # closed last: whoever sees the end may ask at once why it ended
+            try:
+                with (
+                    breaking_off(f"port-forward {self._namespace}/{self._pod}"),
+                    open_channels(self._credentials, where, query, timeout_seconds=timeout_seconds) as channels,
+                ):
+                    opened.put(None)
+                    try:
+                        self._carry_both_ways(channels, far)
+                    except EOFError:
+                        self._note("the other side closed the connection")
+            except KubeError as error:
+                self.fault = self.fault or error
+                opened.put(error)  # read by nobody where it had opened
 
     def _carry_both_ways(self, channels: Channels, far: socket.socket) -> None:
         parts = _Parts()

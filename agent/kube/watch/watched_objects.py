@@ -148,6 +148,15 @@ class ReflectedObjects(Generic[T]):
             ordered = sorted(self._entries.items())
         return tuple(f"{key}: {entry.fault}" for key, entry in ordered if entry.fault is not None)
 
+    def values_and_faults(self) -> tuple[tuple[T, ...], tuple[str, ...]]:
+        """Return both, of one moment: an object that turns from one into the other is never missing from both."""
+        with self._lock:
+            ordered = sorted(self._entries.items())
+        return (
+            tuple(entry.value for _, entry in ordered if entry.value is not None),
+            tuple(f"{key}: {entry.fault}" for key, entry in ordered if entry.fault is not None),
+        )
+
     def __len__(self) -> int:
         with self._lock:
             return len(self._entries)

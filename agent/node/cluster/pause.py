@@ -85,10 +85,10 @@ class PauseWatch:
 
     def reason(self) -> str | None:
         """Return why the cluster is paused, by what was heard last; None = it is not, or nothing was heard yet."""
-        fault = next(iter(self.reflector.kept.faults()), None)
-        if fault is not None:
-            return f"whether it is cannot be read: {fault}"
-        return next(iter(self.reflector.kept.values()), "") or None
+        reasons, faults = self.reflector.kept.values_and_faults()
+        if faults:
+            return f"whether it is cannot be read: {faults[0]}"
+        return next(iter(reasons), "") or None
 
     def has_ended(self, reason: str) -> bool:
         """Return whether a pause that another witness tells of is one whose end this watch has heard lately.

@@ -160,18 +160,21 @@ class ClusterView:
         A node, namespace or pod that is not understood is not in it; ``node_fault``, ``unknown_namespaces`` and
         ``unreadable_pods`` say so.
         """
-        pods, nodes, node_faults = self._pods.kept.values(), self._node.kept.values(), self._node.kept.faults()
+        # Before what is read, and so true of it: of what is listed meanwhile a part may be missing here.
+        is_complete, age_seconds = all(watch.is_listed for _, watch in self._all), self._oldest_seconds()
+        pods, unreadable_pods = self._pods.kept.values_and_faults()
+        nodes, node_faults = self._node.kept.values_and_faults()
         namespaces = {namespace.name: namespace for namespace in self._namespaces.kept.values()}
         return NodeState(
             node=nodes[0] if nodes else None,
             pods=pods,
             namespaces=namespaces,
             unknown_namespaces=self._unknown({pod.namespace for pod in pods} - namespaces.keys()),
-            unreadable_pods=self._pods.kept.faults(),
+            unreadable_pods=unreadable_pods,
             node_fault=node_faults[0] if node_faults and not nodes else None,
             server_version=self._server_version,
-            is_complete=all(watch.is_listed for _, watch in self._all),
-            age_seconds=self._oldest_seconds(),
+            is_complete=is_complete,
+            age_seconds=age_seconds,
         )
 
     def pods(self) -> tuple[Pod, ...]:

@@ -41,8 +41,8 @@ LONGEST_GAP_SECONDS: Final = 2.5 * READ_SECONDS
 """One reading may be lost, or be late for a slow API server, without the window being begun anew."""
 RETRY_SECONDS: Final = 15.0
 LONGEST_RETRY_SECONDS: Final = 300.0
-EXIT_SECONDS: Final = 2.0
-"""For each of the two calls at the end: the pod's grace period is not for waiting."""
+EXIT_SECONDS: Final = 4.0
+"""For each of the two calls at the end, most of what is waited for both: the pod has ten seconds to end."""
 NODE_PRESSURE: Final = Path("/proc/pressure/cpu")
 
 

@@ -7,6 +7,7 @@ is not taken waits in the queue. Loaded only where ``report.url`` is set.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -95,6 +96,7 @@ class Reporter:
         self._look_due_ns = now_ns
         self._hastened_ns: int | None = None
         """What was measured until then is to be told before its time; kept, as reports that are made answer it."""
+        self._wanting = threading.Lock()
         self._may_be_short = False
         self.turns: Final = Turns("report", self.turn, failed=self._failed, counts=counts)
 
@@ -135,8 +137,13 @@ class Reporter:
 
         One report is made of it, whether it can be sent or not: asking again for the same makes no other.
         """
-        self._hastened_ns = int(until_seconds * NS)
+        self._want(int(until_seconds * NS))
         self.turns.wake()
+
+    def _want(self, until_ns: int) -> None:
+        # Of several askers the latest moment stands: a report of it tells what the others want, too.
+        with self._wanting:
+            self._hastened_ns = until_ns if self._hastened_ns is None else max(self._hastened_ns, until_ns)
 
     @property
     def last_end_ns(self) -> int | None:
@@ -172,7 +179,7 @@ class Reporter:
         if self._end_ns is None:
             self._begin(now_ns)
         elif self._node.newcomers.is_due(now_ns):
-            self._hastened_ns = max(now_ns, self._hastened_ns or now_ns)
+            self._want(now_ns)
         if self._end_ns is not None and self._is_hastened(self._end_ns):
             self._end_ns, self._may_be_short = min(self._end_ns, self._clock_ns()), True
         while self._end_ns is not None and self._end_ns + SETTLE_NS <= now_ns:

@@ -202,8 +202,8 @@ class Actor:
             unboosts = self._boosts.due(state, now_seconds=now, wall_now=wall_now)
             parts.keep_ledger()
             holding = Holding.of(parts.ledger, parts.holds, state, now_seconds=now, wall_now=wall_now)
+            snapshot = parts.ledger.kept()
         planned = self._plan(holding, trigger)
-        snapshot = parts.ledger.kept()
         parts.series.set_pending_oldest(snapshot.oldest_pending_seconds(now))
         for follow in self.followers:
             follow(planned)
@@ -224,9 +224,15 @@ class Actor:
         self._flush_journal()
         # Until all pods are told of, nobody is looked at between plans: what is missing is waited for.
         is_waiting = not planned.state.is_complete
-        # A boosted pod that gets ready is news too; one may have come since this turn began.
-        is_boosting = self._boosts.next_look_seconds is not None or self._is_starting()
-        self._timing.is_busy = bool(reverts or planned.plan.steps or snapshot.has_flights or is_waiting or is_boosting)
+        is_boosting = self._boosts.next_look_seconds is not None
+        is_busy = bool(reverts or planned.plan.steps or snapshot.has_flights or is_waiting or is_boosting)
+        with self._lock:
+            self._timing.is_busy = is_busy
+        # A boosted pod that gets ready is news too. One may have come since this turn began; the news of one that comes
+        # from here on say so themselves.
+        if self._is_starting():
+            with self._lock:
+                self._timing.is_busy = True
         if self._aftermath.next_look_seconds is not None:
             self._timing.replan_by(self._clocks.monotonic() + self._aftermath.next_look_seconds)
         if self._boosts.next_look_seconds is not None:

@@ -79,6 +79,14 @@ def alarm_containers(planned: PlannedNode, units: UnitTable) -> list[AlarmContai
     return watched
 
 
+class _LastReadings:
+    """Those of the look before; shared by all arrays of the same containers, as a look may go on with older ones."""
+
+    def __init__(self) -> None:
+        self.rows: Rows | None = None
+        self.memory_rows: Rows | None = None
+
+
 class _AlarmRows:
     """Those looked at, as arrays; made anew when they change."""
 
@@ -88,8 +96,7 @@ class _AlarmRows:
         self.request_millicores: Floats = _column([container.cpu_request_millicores for container in self.watched])
         self.limit_bytes: Floats = _column([container.memory_limit_bytes for container in self.watched])
         self.by_path = {container.cgroup_path: container for container in self.watched if container.cgroup_path}
-        self.before: Rows | None = None
-        self.memory_before: Rows | None = None
+        self.last = _LastReadings()
 
 
 def _column(values: Sequence[int | None]) -> Floats:
@@ -129,7 +136,7 @@ class Alarms:
         fresh = _AlarmRows(watched, self._rings)
         looked = self._looked
         if fresh.slots == looked.slots:
-            fresh.before, fresh.memory_before = looked.before, looked.memory_before
+            fresh.last = looked.last
         self._looked = fresh
 
     def look(self) -> None:
@@ -139,12 +146,13 @@ class Alarms:
         if not looked.slots:
             return
         rows = self._rings.newest_rows(looked.slots)
-        before = looked.before
+        last = looked.last
+        before = last.rows
         alarms: dict[ContainerKey, Urgent] = {}
         if before is None:
-            looked.before = rows
+            last.rows = rows
         elif int(rows["monotonic_ns"].max()) - int(before["monotonic_ns"].max()) >= LEAST_ELAPSED_NS:
-            looked.before = rows
+            last.rows = rows
             self._starved(looked, before, rows, contended_ns, alarms)
         self._filled(looked, rows, alarms)
         self._stalled(looked, alarms)
@@ -214,10 +222,10 @@ class Alarms:
     def _stalled(self, looked: _AlarmRows, alarms: dict[ContainerKey, Urgent]) -> None:
         """Report those that wait for memory; between two slow readings, as the rings have no quicker ones."""
         rows = self._rings.newest_memory_rows(looked.slots)
-        before = looked.memory_before
+        before = looked.last.memory_rows
         if before is not None and (rows["monotonic_ns"] == before["monotonic_ns"]).all():
             return
-        looked.memory_before = rows
+        looked.last.memory_rows = rows
         if before is None:
             return
         waiting, is_known = memory_waiting(before, rows)

@@ -66,8 +66,9 @@ if TYPE_CHECKING:
     from agent.node.reports.run_teller import RunTeller
     from agent.node.reports.taint_asker import TaintAsker
 
-STOP_SECONDS: Final = 2.5
-"""For a call that is under way, and for taking the taint away; a pod has ten seconds to end."""
+STOP_SECONDS: Final = 5.0
+"""For a call that is under way, and for taking the taint away, which is there where CPU is short. A pod has ten seconds
+to end, and all else takes three of them at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,8 +316,9 @@ class Acting:
             self._proposer.stop()
         if self._taint_asker is not None:
             self._taint_asker.stop()
+        until = time.monotonic() + STOP_SECONDS
         self._auditor.turns.join(STOP_SECONDS)
-        if not self.actor.turns.join(STOP_SECONDS):
+        if not self.actor.turns.join(max(until - time.monotonic(), 0.0)):
             return False
         self.journal.close()
         return True

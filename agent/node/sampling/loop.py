@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import select
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -89,6 +90,7 @@ class SamplingLoop:
         self._epoll.register(self._wake_read, select.EPOLLIN)
         self._lane = FastLane(watched.sampler, hz=policy.fast_lane_hz, policy=policy.contention)
         self._is_closed = False
+        self._waking = threading.RLock()  # a signal handler may wake while its own thread does, or closes
         self._pace = Pace(
             base_interval_ns=int(policy.interval_seconds * 1e9),
             budget_ns=int(policy.sweep_budget_seconds * 1e9),
@@ -149,18 +151,20 @@ class SamplingLoop:
         self._wake()
 
     def _wake(self) -> None:
-        if self._is_closed:  # the pipe's number may be another file's by now
-            return
-        try:
-            os.write(self._wake_write, b"x")
-        except OSError:
-            log.debug("the wake pipe is full: the loop wakes anyway")
+        with self._waking:
+            if self._is_closed:  # the pipe's number may be another file's by now
+                return
+            try:
+                os.write(self._wake_write, b"x")
+            except OSError:
+                log.debug("the wake pipe is full: the loop wakes anyway")
 
     def close(self) -> None:
         """Close all descriptors; after the loop has ended. A second call is fine."""
-        if self._is_closed:
-            return
-        self._is_closed = True
+        with self._waking:  # who wakes meanwhile, on a thread that nobody waits for, has the pipe until it is done
+            if self._is_closed:
+                return
+            self._is_closed = True
         if self._watched.events is not None:
             self._watched.events.close()
         self._epoll.close()

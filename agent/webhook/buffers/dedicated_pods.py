@@ -5,6 +5,7 @@ A pod counts from when it has a node until it has ended or is gone; placeholder 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +40,7 @@ class Filling:
 
 
 class DedicatedPods:
-    """The counts of all selectors; for the controller's thread."""
+    """The counts of all selectors; for the controller's thread, and ``stop`` for who ends it."""
 
     def __init__(
         self, api: Api, *, on_change: Callable[[str], None], pace: WatchPace | None = None, clocks: Clocks = REAL_CLOCKS
@@ -47,7 +48,10 @@ class DedicatedPods:
         """Begin; nothing is asked yet. ``on_change`` is told of a namespace in which a count changed."""
         self._api, self._on_change, self._clocks = api, on_change, clocks
         self._pace = replace(pace if pace is not None else WatchPace(), start_spread_seconds=0.0)
+        self._lock = threading.Lock()
+        """Guards what follows: the controller may be in the middle of a look when all ends."""
         self._watches: dict[tuple[str, str], Reflector[str]] = {}
+        self._is_stopped = False
 
     def filling(self, buffer: Buffer) -> Filling:
         """Return how far a buffer is filled; the first question of a selector begins to count."""
@@ -58,10 +62,13 @@ class DedicatedPods:
         if fault is not None:
             return Filling(fault=fault)
         key = (buffer.namespace, text.strip())
-        watch = self._watches.get(key)
-        if watch is None:
-            watch = self._watches[key] = self._watch(*key)
-            watch.start()
+        with self._lock:
+            watch = self._watches.get(key)
+            if watch is None and self._is_stopped:
+                return Filling(is_known=False)
+            if watch is None:
+                watch = self._watches[key] = self._watch(*key)
+                watch.start()
         trouble = None if watch.trouble is None else f"pods of {text.strip()}: {watch.trouble}"
         if not watch.is_listed:
             return Filling(is_known=False, trouble=trouble)
@@ -70,13 +77,17 @@ class DedicatedPods:
     def keep_only(self, buffers: Sequence[Buffer]) -> None:
         """Count for these buffers alone from now on."""
         wanted = {(buffer.namespace, buffer.annotations.get(DEDICATED_TO, "").strip()) for buffer in buffers}
-        for key in [key for key in self._watches if key not in wanted]:
-            self._watches.pop(key).stop()
+        with self._lock:
+            ended = [self._watches.pop(key) for key in tuple(self._watches) if key not in wanted]
+        for watch in ended:
+            watch.stop()
 
     def stop(self) -> None:
         """End all counts."""
-        running = list(self._watches.values())
-        self._watches.clear()
+        with self._lock:
+            self._is_stopped = True
+            running = list(self._watches.values())
+            self._watches.clear()
         for watch in running:
             watch.stop()
         until = time.monotonic() + STOP_SECONDS

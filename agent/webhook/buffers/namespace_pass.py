@@ -13,6 +13,7 @@ from typing import Final
 from agent.core.buffers.buffer import (
     ACTIVE_CAPACITY,
     OUR_STRATEGIES,
+    PLACEHOLDER_PODS,
     Buffer,
     BufferOutcome,
     Condition,
@@ -41,6 +42,7 @@ log = logging.getLogger(__name__)
 
 ROUNDS: Final = 4
 """Of writing templates in one look; each but the first follows somebody who was quicker."""
+NOT_COUNTED: Final = "placeholder pods are not read yet from the API server: what quotas leave is not known"
 _LASTING: Final = frozenset({400, 403, 404, 405, 413, 422})
 """Refusals that asking again at once would not change."""
 _SERVER_FAILED: Final = 500
@@ -167,18 +169,25 @@ class NamespacePasses:
         buffers = [replace(buffer, fault=asked[buffer.name]) if buffer.name in asked else buffer for buffer in buffers]
         resolved = {buffer.name: self._resolve(buffer, period_seconds) for buffer in buffers if _is_resolvable(buffer)}
         templates = self._managed.standing(namespace, [buffer for buffer in buffers if is_ours(buffer)])
+        # Quotas first: what was used by pods that are made meanwhile is no room for more.
+        quotas = tuple(entry.quota for entry in self._watches.quotas.find(namespace))
+        usage = self._keeper.usage(namespace)
+        uncounted: dict[str, str] = {}
+        if usage is None and quotas and any(buffer.strategy == PLACEHOLDER_PODS for buffer in buffers):
+            uncounted = {buffer.name: NOT_COUNTED for buffer in buffers if is_ours(buffer)}
         facts = NamespaceFacts(
             buffers=tuple(buffers),
             shapes={name: resolution.shape for name, resolution in resolved.items()},
             held=frozenset(name for name, resolution in resolved.items() if resolution.is_held)
-            | {name for name, filling in fillings.items() if not filling.is_known},
+            | {name for name, filling in fillings.items() if not filling.is_known}
+            | uncounted.keys(),
             templates=templates,
-            quotas=tuple(entry.quota for entry in self._watches.quotas.find(namespace)),
+            quotas=quotas,
             written=self._managed.unwritable(namespace, resolved, templates),
             inactive=inactive,
             filled={name: filling.pods for name, filling in fillings.items() if filling.pods is not None},
             placeholder_class=self._keeper.priority_class,
-            placeholder_usage=self._keeper.usage(namespace),
+            placeholder_usage=usage or {},
             provisioning=self._provisioning.get(namespace, {}),
         )
         facts, result = self._templates_written(facts, resolved)
@@ -196,6 +205,7 @@ class NamespacePasses:
             sizing={name: resolution.sizing for name, resolution in resolved.items() if resolution.sizing is not None},
             troubles={name: filling.trouble for name, filling in fillings.items() if filling.trouble is not None}
             | {name: resolution.trouble for name, resolution in resolved.items() if resolution.trouble is not None}
+            | uncounted
             | self._tugs_now,
             faults=result.faults,
             ready=room.ready,

@@ -18,7 +18,13 @@ from agent.core.buffers.placeholder_condition import provisioning_of
 from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.core.buffers.placeholder_pod import placeholder_of, resources_json
 from agent.core.buffers.placeholder_state import PlaceholderState, after_creation, after_refusal, after_refused_resize
-from agent.core.buffers.placeholders import PlaceholderPlan, PlaceholderWish, buffer_uid_of, plan_placeholders
+from agent.core.buffers.placeholders import (
+    UNSEEN_SECONDS,
+    PlaceholderPlan,
+    PlaceholderWish,
+    buffer_uid_of,
+    plan_placeholders,
+)
 from agent.core.cluster.effective_resources import CountingRule, pod_requests
 from agent.core.cluster.pod import Pod, has_ended
 from agent.core.orders.annotations import PLACEHOLDER, PREFIX
@@ -53,7 +59,7 @@ FIELD_MANAGER: Final = "plimsoll-placeholders"
 UNLISTED_SECONDS: Final = 1.0
 """Until it is looked again while the pods that there are have not been read."""
 LIST_SECONDS: Final = 5.0
-"""What passes wait for them after the start: numbers that go by quotas would be wrong without."""
+"""What passes wait for them after the start; then numbers that go by quotas are left as they are until they come."""
 PAUSED_SECONDS: Final = 5.0
 """Until it is looked again whether the cluster is still paused."""
 STOP_SECONDS: Final = 0.5
@@ -80,9 +86,7 @@ class Placeholders:
         self._permission, self._can_resize = permission, can_resize
         self._wall_clock, self._clock = clocks.wall, clocks.monotonic
         self._wake: Callable[[str], None] = lambda _: None
-        self._pods: Final = ByNamespace(
-            _seen_pod, lambda pod: pod.namespace, lambda namespace, _: self._wake(namespace)
-        )
+        self._pods: Final = ByNamespace(_seen_pod, lambda pod: pod.namespace, self._changed)
         self._listed = threading.Event()
         self._watch = Reflector(
             api,
@@ -103,6 +107,8 @@ class Placeholders:
         """Until when the first list is waited for; None = it was not begun."""
         self._states: dict[str, dict[str, PlaceholderState]] = {}
         """By namespace and buffer uid."""
+        self._made: dict[str, tuple[float, Pod]] = {}
+        """By uid: pods that were made and that the watch has not shown, and since when; quotas count them already."""
 
     @property
     def priority_class(self) -> str | None:
@@ -124,6 +130,7 @@ class Placeholders:
     def clear(self) -> None:
         """Forget what passes left to the next: somebody else led meanwhile."""
         self._states.clear()
+        self._made.clear()
 
     def pods(self) -> tuple[Pod, ...] | None:
         """Return the placeholder pods of the whole cluster; None = they have not been read yet. For any thread."""
@@ -131,12 +138,17 @@ class Placeholders:
             return None
         return tuple(pod for namespace in self._pods.namespaces() for pod in self._pods.find(namespace))
 
-    def usage(self, namespace: str, /) -> Mapping[str, Mapping[str, int]]:
-        """Return what the pods of each buffer request together, by its name, nanos; as quotas count it."""
+    def usage(self, namespace: str, /) -> Mapping[str, Mapping[str, int]] | None:
+        """Return what the pods of each buffer request together, by its name, nanos; as quotas count it.
+
+        Pods that were just made are among them. None = the pods have not been read yet.
+        """
         if self._listed_until_seconds is not None:
             self._listed.wait(max(self._listed_until_seconds - self._clock(), 0.0))
+        if not self._watch.is_listed:
+            return None
         sums: dict[str, dict[str, int]] = {}
-        for pod in self._pods.find(namespace):
+        for pod in self._seen_or_made(namespace):
             if buffer_uid_of(pod) is None or has_ended(pod):
                 continue
             owner = next(reference for reference in pod.owners if reference.is_controller)
@@ -194,6 +206,24 @@ class Placeholders:
         if paused is not None:
             again.append(PAUSED_SECONDS)
         return RoomOutcome(again_seconds=min(again, default=None), provisioning=provisioning, ready=ready)
+
+    def _changed(self, namespace: str, name: str) -> None:
+        pod = self._pods.named(namespace, name)
+        if pod is not None:
+            self._made.pop(pod.uid, None)
+        self._wake(namespace)
+
+    def _seen_or_made(self, namespace: str) -> list[Pod]:
+        # First those that were made: what the watch shows meanwhile is then counted all the same.
+        made, now = tuple(self._made.items()), self._clock()
+        pods = list(self._pods.find(namespace))
+        seen = {pod.uid for pod in pods}
+        for uid, (since, pod) in made:
+            if uid in seen or now - since >= UNSEEN_SECONDS:
+                self._made.pop(uid, None)
+            elif pod.namespace == namespace:
+                pods.append(pod)
+        return pods
 
     # -- one buffer ------------------------------------------------------------------------------------------------
 
@@ -271,7 +301,7 @@ class Placeholders:
             body = {**shape.body, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "name": name}}
             state = states[buffer.uid]
             try:
-                self._api.call(
+                answer = self._api.call(
                     "POST", namespaced_path(buffer.namespace, "pods"), query={"fieldManager": FIELD_MANAGER}, body=body
                 )
             except Unreachable as error:
@@ -291,6 +321,9 @@ class Placeholders:
                 )
                 return
             states[buffer.uid] = after_creation(_with_made(state, name, plan))
+            pod = self._pods.entry(answer).value
+            if pod is not None:
+                self._made[pod.uid] = self._clock(), pod
 
     def _annotate(self, buffer: Buffer, ready: int | None, version: str) -> None:
         text = None if ready is None else str(ready)

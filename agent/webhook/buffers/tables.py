@@ -82,13 +82,17 @@ class ByNamespace(ReflectedIndex[str, T], Generic[T]):
 
     def replace_all(self, entries: Iterable[WatchedEntry[T]], *, now_seconds: float, is_newest: bool) -> bool:
         """Apply a whole list."""
-        before = {key: value for objects in self._found.values() for key, value in objects.items()}
+        before = self._by_entry()
         has_news = super().replace_all(entries, now_seconds=now_seconds, is_newest=is_newest)
-        after = {key: value for objects in self._found.values() for key, value in objects.items()}
+        after = self._by_entry()
         for key in {**before, **after}:
             if before.get(key) != after.get(key):
                 self._tell(key)
         return has_news
+
+    def _by_entry(self) -> dict[str, T]:
+        # The outer one as it is now: another thread may take a namespace out of it meanwhile.
+        return {key: value for objects in tuple(self._found.values()) for key, value in objects.items()}
 
     def _tell(self, key: str) -> None:
         namespace, _, name = key.partition("/")

@@ -142,6 +142,8 @@ class ClusterFacts:
         self._server_version: str | None = None
         self._rules = ClusterRules(pause_reason=NOT_READ)
         self._good_rules: ClusterRules | None = None
+        self._has_read_rules = self._has_seen_nodes = False
+        """What was listed was taken up too: a watch says that it has listed a moment before."""
         self._overloaded: frozenset[str] = frozenset()
         self._kubelets_take_pod_resources = self._kubelets_resize = False
         self._largest_allocatable: NodeAmounts | None = None
@@ -427,7 +429,8 @@ class ClusterFacts:
     @property
     def is_complete(self) -> bool:
         """Return whether every kind has been read at least once, or is known not to be there."""
-        return self._server_version is not None and all(watch.is_listed for _, watch, _ in self._all)
+        is_taken_up = self._has_read_rules and self._has_seen_nodes and self._server_version is not None
+        return is_taken_up and all(watch.is_listed for _, watch, _ in self._all)
 
     @property
     def age_seconds(self) -> float | None:
@@ -523,6 +526,7 @@ class ClusterFacts:
         is_whole = len(nodes) == len(self._nodes)
         self._kubelets_take_pod_resources = is_whole and all_take_pod_resources(nodes)
         self._kubelets_resize = is_whole and all_resize(nodes)
+        self._has_seen_nodes = True
 
     def _read_rules(self) -> None:
         before = self._rules
@@ -537,6 +541,7 @@ class ClusterFacts:
             self._rules = replace(self._rules, fault=faults[0])
         if self._rules.fault is not None and self._rules.fault != before.fault:
             log.warning("the ConfigMap is not understood", extra={"fault": self._rules.fault})
+        self._has_read_rules = True
 
     def _ask_version(self) -> None:
         """Ask before each list and watch of the nodes: a server is replaced by another version while they are cut."""

@@ -19,6 +19,7 @@ from agent.webhook.queries.effective_policy import Applying
 from agent.webhook.queries.ledger_bodies import ScopeBody, scope_body
 from agent.webhook.queries.workload_bodies import AppliesBody, BoundBody, FromBody
 from agent.webhook.queries.workload_list import MOST_SOUGHT, PATTERN
+from agent.webhook.queries.workloads import require_read
 from agent.webhook.reports.bodies import Body
 from agent.webhook.workloads.index import WorkloadIndex
 
@@ -70,6 +71,7 @@ class PolicyQuestions:
         return self._asking.scoped(call, self._policy, namespace=call.query.get("namespace"))
 
     def _policy(self, call: Call, scope: Scope) -> HttpAnswer:
+        require_read(self._facts, self._histories)
         now, rules = self._wall_clock(), self._facts.rules()
         sought, namespace = call.query.get("q", "").lower(), call.query.get("namespace")
         if len(sought) > MOST_SOUGHT:

@@ -105,6 +105,7 @@ class SummaryBody(Body, kw_only=True):
     nodes: NodeCountBody | None
     """null = not the whole cluster is seen, or the database is away."""
     workloads: WorkloadCountBody
+    """Of those that are known: ``stopped`` says where that is not all."""
     stopped: list[StoppedBody]
     actions: list[EventBody]
     """Newest first."""
@@ -175,7 +176,7 @@ class SummaryQuestions:
         workloads = self._count(scope, standings)
         body = SummaryBody(
             scope=scope_body(scope),
-            sentence=_sentence(total, workloads),
+            sentence=_sentence(total, workloads if parts.histories.is_loaded else None),
             hour=None if total is None else sum_body(total, hour),
             hour_age_seconds=None if total is None or hour is None else max(now - (hour + 1) * HOUR_SECONDS, 0.0),
             namespaces=[] if sums is None else _namespaces(sums.by_namespace, hour),
@@ -260,8 +261,15 @@ class SummaryQuestions:
             detail = f"the whole cluster is paused: {rules.pause_reason}"
             stopped.append(StoppedBody(what="pause", detail=detail, command=command))
         if not parts.histories.is_loaded:
-            detail = "histories are being read from the database: there is no advice until then"
+            detail = (
+                "histories are being read from the database: not all workloads are counted, and there is no advice yet"
+            )
             stopped.append(StoppedBody(what="history", detail=detail))
+        if not parts.facts.is_complete:
+            detail = (
+                "the cluster's pods, HPAs and VPAs are not all read yet: what is counted of nodes and modes is not all"
+            )
+            stopped.append(StoppedBody(what="watch", detail=detail))
         if scope.namespaces is not None:
             return stopped
         if rules.fault is not None:
@@ -285,10 +293,13 @@ def _namespaces(sums: dict[str, LedgerSum], hour: int | None) -> list[NamespaceS
     return [NamespaceSumBody(namespace=name, hour=sum_body(chosen[name], hour)) for name in sorted(chosen)]
 
 
-def _sentence(total: LedgerSum | None, workloads: WorkloadCountBody) -> str:
+def _sentence(total: LedgerSum | None, workloads: WorkloadCountBody | None) -> str:
+    """Return the summary in one sentence; without workloads where not all are known."""
     if total is None:
         return "no whole hour is in the ledger yet: it is put down a quarter of an hour after its end"
-    short = f"{workloads.short} workload{' is' if workloads.short == 1 else 's are'} short"
+    short = "how many workloads are short is not known yet"
+    if workloads is not None:
+        short = f"{workloads.short} workload{' is' if workloads.short == 1 else 's are'} short"
     if total.without_requested == total.workloads or total.without_recommended == total.workloads:
         return f"what is asked and not needed is not known yet; {short}"
     cores, gib = total.cpu_margins.possible / _MILLICORES, total.memory_margins.possible / GIB

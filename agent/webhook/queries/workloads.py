@@ -117,6 +117,18 @@ class QueryParts:
     """Lets admissions go first; called between two questions to the histories, and between pieces of longer work."""
 
 
+def require_read(facts: ClusterFacts, histories: WorkloadIndex) -> None:
+    """Return where all has been read: who takes a part for all writes files that lack the rest.
+
+    Raises:
+        Denied: 503; cluster or history has not been read as a whole.
+    """
+    try:
+        check_read(facts, histories)
+    except NotKnownYet as error:
+        raise Denied(503, CallResult.NOT_READY, str(error), retry_after_seconds=READY_RETRY_SECONDS) from error
+
+
 class Questions:
     """Answers ``/v1/workloads``, ``/v1/workloads/...`` and ``/v1/nodes``; for any thread."""
 
@@ -150,17 +162,10 @@ class Questions:
         """List the nodes that report, and the others of the cluster."""
         return self._asking.scoped(call, self._nodes)
 
-    def _check_read(self) -> None:
-        """Raise Denied where only a part would be told: who takes it for all writes files that lack the rest."""
-        try:
-            check_read(self._parts.facts, self._parts.histories)
-        except NotKnownYet as error:
-            raise Denied(503, CallResult.NOT_READY, str(error), retry_after_seconds=READY_RETRY_SECONDS) from error
-
     # Lists
 
     def _list(self, call: Call, scope: Scope) -> HttpAnswer:
-        self._check_read()
+        require_read(self._parts.facts, self._parts.histories)
         now, parts = self._wall_clock(), self._parts
         window = _window(call.query["quality"]) if "quality" in call.query else None
         rules = parts.facts.rules()
@@ -248,6 +253,7 @@ class Questions:
         now = self._wall_clock()
         if scope.namespaces is not None:
             return tagged(call, msgspec.json.encode(NodesBody(nodes=[], scope=scope_body(scope))), now)
+        require_read(self._parts.facts, self._parts.histories)
         seen = {node.name: node for node in self._parts.histories.nodes()}
         marks = {mark.node: mark for mark in self._parts.marks()}
         self._parts.pause()
@@ -264,7 +270,7 @@ class Questions:
     # One workload
 
     def _workload(self, call: Call, scope: Scope) -> HttpAnswer:
-        self._check_read()
+        require_read(self._parts.facts, self._parts.histories)
         now = self._wall_clock()
         parts = call.names
         workload = Workload(namespace=parts["namespace"], kind=parts["kind"], name=parts["name"])

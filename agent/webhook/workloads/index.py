@@ -563,14 +563,17 @@ class WorkloadIndex:
             imported = None
             if container.imported is not None:
                 imported = row_history(self._by_class, container.imported, self._slots)
+        # A row that was forgotten since may be another workload's by now.
         by_class: list[RowHistory] = []
         for node_class, row in classes:
             with self._lock:
-                by_class.append(row_history(self._by_class, row, self._slots, node_class=node_class))
+                if (node_class, row) in container.classes:
+                    by_class.append(row_history(self._by_class, row, self._slots, node_class=node_class))
         by_node: list[RowHistory] = []
         for node, row in nodes:
             with self._lock:
-                by_node.append(row_history(self._by_node, row, self._slots, node=node))
+                if container.nodes is not None and container.nodes.get(node) == row:
+                    by_node.append(row_history(self._by_node, row, self._slots, node=node))
         return ContainerHistory(
             container=container.name, classes=tuple(by_class), nodes=tuple(by_node), hours=hours, imported=imported
         )

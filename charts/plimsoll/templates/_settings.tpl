@@ -29,7 +29,7 @@ Settings files: what the chart knows better than the program's defaults (paths, 
 
 {{/* What agent and webhook both read must be the same to both: those sections are handed on. */}}
 {{- define "plimsoll.sharedSections" -}}
-recommend act plan workloads bounds cruise vpa crane sizing logging profile
+recommend act guard plan workloads bounds cruise vpa crane sizing logging profile
 {{- end }}
 
 {{- define "plimsoll.webhookSettings" -}}

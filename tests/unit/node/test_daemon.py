@@ -52,6 +52,6 @@ def test_an_agent_with_a_socket_logs_its_path_and_answers_there(
 ) -> None:
     path = tmp_path / "agent.sock"
     with caplog.at_level(logging.INFO), Agent(settings(tmp_path, path), source="agent") as agent:
-        assert request(path, "ping")["metrics"] == agent.metrics_url
+        assert request(path, "ping", timeout_seconds=60.0)["metrics"] == agent.metrics_url
     assert vars(serving_record(caplog))["socket"] == str(path)
     assert not path.exists()

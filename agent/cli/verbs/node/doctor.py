@@ -73,23 +73,18 @@ def _cluster_checks(socket_path: Path | None) -> tuple[Check, ...]:
     """Ask the agent how it stands in its cluster; nothing where none runs, or one that has no cluster."""
     from agent.core.machine.cluster_checkup import judge_cluster
     from agent.node.files.documents import CLUSTER, DocumentFormatError
-    from agent.node.sockets.control import ControlError, request
+    from agent.node.sockets.control import ControlError, NoAgent, Unable, request
 
     if socket_path is None:
         return ()
     try:
         answer = request(socket_path, "cluster", {}, timeout_seconds=_ASK_SECONDS)
-    except ControlError:
-        return ()
-    try:
         return judge_cluster(CLUSTER.from_json(answer))
+    except (NoAgent, Unable):
+        return ()
+    except ControlError as error:
+        found, mend = str(error), "ask again; if it stays so, the agent's log says more"
     except DocumentFormatError as error:
-        return (
-            Check(
-                name="agent",
-                verdict=FeatureState.DEGRADED,
-                found=f"{socket_path}: {error}",
-                consequence="how it stands in its cluster is not known",
-                mend="let the agent and this command be of one release",
-            ),
-        )
+        found, mend = f"{socket_path}: {error}", "let the agent and this command be of one release"
+    consequence = "how it stands in its cluster is not known"
+    return (Check(name="agent", verdict=FeatureState.DEGRADED, found=found, consequence=consequence, mend=mend),)

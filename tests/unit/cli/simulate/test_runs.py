@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import struct
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,19 @@ def test_process_that_ends_without_an_outcome_is_told_and_the_others_are_ended(
     )
     with pytest.raises(SimulationError, match="the process of policy cruise ended with code 9 and no outcome"):
         run()
+    assert multiprocessing.active_children() == []
+
+
+def test_process_that_is_killed_while_it_tells_its_outcome_is_told_likewise(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_cpus(monkeypatch, 2)
+
+    def cut_short(work: Any, connection: Any, parent: int) -> None:
+        os.write(connection.fileno(), struct.pack("!i", 1000) + b"the first bytes of a thousand")
+        os._exit(9)
+
+    monkeypatch.setattr(runs, "_live", cut_short)
+    with pytest.raises(SimulationError, match="the process of policy vpa ended with code 9 and no outcome"):
+        run((PolicyName.VPA, PolicyName.CRUISE))
     assert multiprocessing.active_children() == []
 
 

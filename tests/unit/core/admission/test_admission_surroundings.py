@@ -566,12 +566,14 @@ GUARANTEED = container("app", {CPU: "500m", MEMORY: "300M"}, {CPU: "500m", MEMOR
         (
             new_pod(BURSTABLE, orders=asks({CPU: "2"})),
             within(knows=False),
-            "left to the agent of its node: API server and kubelets do not all know pod-level resources",
+            "left to the agent of its node: API server and kubelets do not all know pod-level resources; "
+            "on a node where both do, nothing limits it",
         ),
         (
             new_pod(BURSTABLE, initContainers=[container("init")], orders=asks({CPU: "2"})),
             within(knows=False),
-            "left to the agent of its node: API server and kubelets do not all know pod-level resources",
+            "left to the agent of its node: API server and kubelets do not all know pod-level resources; "
+            "on a node where both do, nothing limits it",
         ),
         (
             new_pod(BURSTABLE, orders=asks({CPU: "2"})),

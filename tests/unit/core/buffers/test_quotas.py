@@ -95,5 +95,10 @@ def test_what_a_buffers_own_pods_use_is_its_own_room() -> None:
     assert allowed([claim(2), claim(9, held={"cpu": cores(5)})], make_quota(used=9)) == [2, 4]
 
 
+def test_a_quota_never_has_more_room_than_it_grants() -> None:
+    # Its pods were just made, and the quota that is known does not count all of them yet.
+    assert allowed([claim(9, held={"cpu": cores(4)})], make_quota(cpu=4, used=1)) == [4]
+
+
 def test_pods_of_a_buffer_that_is_idle_are_in_use_as_any_others() -> None:
     assert allowed([claim(None, held={"cpu": cores(5)}), claim(9)], make_quota(used=9)) == [None, 1]

@@ -345,10 +345,10 @@ def test_a_server_whose_certificate_is_not_believed_gets_no_token() -> None:
 
 
 def test_nobody_at_the_address_is_one_line() -> None:
-    with api_server(sending()) as server:
-        pass
-    with pytest.raises(Unreachable, match=r"^exec plimsoll/agent-1: .*refused"):
-        run(server)
+    with api_server(sending()) as server, socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))  # so that nobody else is given the port meanwhile
+        with pytest.raises(Unreachable, match=r"^exec plimsoll/agent-1: .*refused"):
+            run(server, server=f"https://127.0.0.1:{deaf.getsockname()[1]}")
 
 
 def test_the_library_is_not_loaded_before_a_command() -> None:

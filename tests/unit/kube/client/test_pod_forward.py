@@ -6,11 +6,13 @@ import random
 import socket
 import ssl
 import struct
+import threading
+from queue import SimpleQueue
 
 import pytest
 
 from agent.kube.client.credentials import Credentials
-from agent.kube.client.errors import ApiError, Unreachable
+from agent.kube.client.errors import ApiError, KubeError, Unreachable
 from agent.kube.client.pod_forward import Forward
 from tests.unit.kube.client.test_pod_exec import (
     PATIENCE_SECONDS,
@@ -28,9 +30,9 @@ PORTS = (frame(b"\x00\xfb\x20"), frame(b"\x01\xfb\x20"))
 """8443 in two bytes, the low one first, on both channels."""
 
 
-def forward_to(server: Server) -> Forward:
+def forward_to(server: Server, kind: type[Forward] = Forward) -> Forward:
     credentials = Credentials(server=server.url, origin="test", ca_file=authority("api").certificate, token="word")  # noqa: S106  no secret
-    return Forward(credentials, namespace="plimsoll", pod="webhook-1", port=8443)
+    return kind(credentials, namespace="plimsoll", pod="webhook-1", port=8443)
 
 
 def read_all(near: socket.socket) -> bytes:
@@ -157,6 +159,36 @@ def test_a_connection_that_breaks_off_ends_and_says_so() -> None:
     assert isinstance(forward.fault, Unreachable)
 
 
+def test_why_a_connection_broke_off_is_told_before_its_end_is_seen() -> None:
+    may_break = threading.Event()
+    had_ended: list[bool] = []
+
+    def behave(connection: ssl.SSLSocket, head: str) -> None:
+        upgrade(connection, head)
+        may_break.wait(PATIENCE_SECONDS)
+        connection.sendall(frame(b"x", first=0x8F))  # no frame of a WebSocket
+
+    class Watched(Forward):
+        """Looks at the connection's end when it is told why."""
+
+        def __setattr__(self, name: str, value: object) -> None:
+            if name == "fault" and value is not None:
+                try:
+                    had_ended.append(near.recv(1, socket.MSG_DONTWAIT) == b"")
+                except BlockingIOError:
+                    had_ended.append(False)
+            super().__setattr__(name, value)
+
+    with api_server(behave) as server:
+        forward = forward_to(server, Watched)
+        near = forward.connect(PATIENCE_SECONDS)
+        may_break.set()
+        assert read_all(near.dup()) == b""
+        forward.close()
+        near.close()
+    assert had_ended == [False]
+
+
 def test_close_ends_connections_that_nobody_closed() -> None:
     with api_server(echoing) as server:
         forward = forward_to(server)
@@ -164,3 +196,47 @@ def test_close_ends_connections_that_nobody_closed() -> None:
         forward.close()
         assert near.recv(1) == b""
         near.close()
+
+
+class Unserved(Forward):
+    """Connections that nobody carries anywhere; they end with their other end."""
+
+    def __init__(self) -> None:
+        super().__init__(Credentials(server="https://nobody", origin="test"), namespace="plimsoll", pod="w", port=8443)
+        self.begun = 0
+
+    def _carry(self, far: socket.socket, opened: SimpleQueue[KubeError | None], timeout_seconds: float) -> None:
+        self.begun += 1
+        opened.put(None)
+        with far:
+            assert far.recv(1) == b""
+
+
+def test_close_ends_connections_that_several_threads_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    forward = Unserved()
+    made = [forward.connect(PATIENCE_SECONDS)]
+    other = threading.Thread(target=lambda: made.append(forward.connect(PATIENCE_SECONDS)))
+    [(_, carrying)] = forward._open
+    held_up = [other]
+
+    def is_alive() -> bool:
+        """Hold whoever asks up for as long as another connection takes, if one can be made meanwhile."""
+        if held_up:
+            held_up.pop().start()
+            other.join(0.3)
+        return True
+
+    monkeypatch.setattr(carrying, "is_alive", is_alive)
+    made.append(forward.connect(PATIENCE_SECONDS))
+    other.join(PATIENCE_SECONDS)
+    assert (len(made), len(forward._open)) == (3, 3)
+    forward.close()
+    assert [read_all(near) for near in made] == [b""] * 3
+
+
+def test_a_way_that_is_closed_makes_no_connection() -> None:
+    forward = Unserved()
+    forward.close()
+    with pytest.raises(Unreachable, match="closed"):
+        forward.connect(PATIENCE_SECONDS)
+    assert forward.begun == 0

@@ -18,7 +18,7 @@ from agent.core.orders.cluster_rules import LONGEST_PAUSE, UNSTATED_PAUSE
 from agent.kube.client.errors import Unreachable
 from agent.kube.watch.reflector import WatchPace
 from agent.node.cluster.pause import OUTDATED_SECONDS, ClusterPause, PauseWatch
-from tests.unit.node.cluster.test_view import FakeStream, await_
+from tests.unit.node.cluster.test_view import FakeStream, HeldUp, await_
 
 QUICK = WatchPace(start_spread_seconds=0.0, first_wait_seconds=0.01, shortest_watch_seconds=0.0)
 
@@ -294,3 +294,14 @@ def test_a_config_map_that_is_not_understood_may_be_a_pause() -> None:
     await_(lambda: room.watch.is_listed)
     assert (room.pause.reason() or "").startswith("whether it is cannot be read: plimsoll/plimsoll: ")
     room.watch.reflector.stop()
+
+
+def test_a_pause_that_is_spoilt_while_it_is_read_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = Room(Server("upgrade"), None)
+    kept = room.watch.reflector.kept
+    paused = room.server.document()
+    kept.put(kept.entry(paused), now_seconds=0.0)
+    spoilt = kept.entry({**paused, "data": [1]})
+    monkeypatch.setattr(kept, "_lock", HeldUp(lambda: kept.put(spoilt, now_seconds=0.0)))
+    assert room.watch.reason() == "upgrade"
+    assert (room.watch.reason() or "").startswith("whether it is cannot be read: plimsoll/plimsoll: ")

@@ -124,6 +124,48 @@ def test_the_state_is_complete_only_when_every_part_was_listed() -> None:
         assert view.state().age_seconds == 0.0
 
 
+class HeldUp:
+    """A lock after whose first release by its own thread something happens: the thread was held up there."""
+
+    def __init__(self, then: Callable[[], object]) -> None:
+        self._lock, self._then, self._thread = threading.Lock(), [then], threading.current_thread()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        if threading.current_thread() is self._thread and self._then:
+            self._then.pop()()
+
+
+def test_a_state_that_was_begun_before_all_was_listed_is_not_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = ClusterView(FakeApi(pods=[pod("web")]), "node-1", random=lambda: 0.0, pace=QUICK)
+
+    def list_all() -> None:
+        view.start()
+        await_(lambda: all(status.age_seconds is not None for status in view.statuses()))
+
+    monkeypatch.setattr(view._pods.kept, "_lock", HeldUp(list_all))
+    state = view.state()
+    assert (state.pods, state.is_complete, state.age_seconds) == ((), False, None)
+    state = view.state()
+    assert (len(state.pods), state.is_complete) == (1, True)
+    view.stop()
+
+
+def test_a_pod_that_comes_to_be_understood_meanwhile_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = ClusterView(FakeApi(), "node-1")
+    kept = view._pods.kept
+    malformed, mended = pod("web") | {"spec": []}, pod("web", version="6")
+    kept.put(kept.entry(malformed), now_seconds=0.0)
+    monkeypatch.setattr(kept, "_lock", HeldUp(lambda: kept.put(kept.entry(mended), now_seconds=0.0)))
+    state = view.state()
+    assert (len(state.pods), len(state.unreadable_pods)) == (0, 1)
+    state = view.state()
+    assert (len(state.pods), len(state.unreadable_pods)) == (1, 0)
+
+
 def test_the_pause_is_watched_beside_and_no_plan_waits_for_it() -> None:
     api = FakeApi(pods=[pod("web")])
     api.is_away = {PAUSE_PATH}

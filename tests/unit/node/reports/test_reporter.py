@@ -107,7 +107,13 @@ class Node:
         self.webhook = Webhook(self.clock)
         self.stack = ExitStack()
         self.unread: list[str] = []
-        self.server = self.stack.enter_context(WebhookServer(self.webhook.behave))
+        # Keeps the port while no server listens there: another process may be given a free one, and the server that
+        # comes back could not have it.
+        self.kept_port = socket.socket()
+        self.kept_port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.kept_port.bind(("127.0.0.1", 0))
+        self.port = self.kept_port.getsockname()[1]
+        self.start_server()
         self.queue_bytes = 1 << 24
         self.etag: str | None = None
         self.here: set[Workload] = set()
@@ -187,7 +193,7 @@ class Node:
         self.stack.close()
 
     def start_server(self) -> None:
-        self.server = self.stack.enter_context(WebhookServer(self.webhook.behave, port=self.server.port))
+        self.server = self.stack.enter_context(WebhookServer(self.webhook.behave, port=self.port))
 
     def value(self, line: str) -> float:
         """Return one value of the page."""
@@ -197,6 +203,7 @@ class Node:
     def close(self) -> None:
         self.reporter.stop()
         self.stack.close()
+        self.kept_port.close()
         self.world.rings.close()
 
 
@@ -357,6 +364,18 @@ def test_what_is_hastened_while_an_interval_is_being_summed_up_comes_after_it(no
     until = node.reporter.reported_until_seconds()
     assert until is not None
     assert until >= asked
+
+
+def test_who_asks_for_less_takes_back_nothing_of_what_another_asked_for(node: Node) -> None:
+    """As the proposer does during an outage, each half minute anew, just when a shrink was taken back."""
+    run_past_an_end(node)
+    asked = node.clock.seconds
+    node.reporter.set_back(web_pod(), "restarts")
+    node.reporter.hasten(node.webhook.ends[-1] - 60.0)
+    node.run_for(10)
+    (setback,) = [row.setback for post in node.webhook.taken.values() for row in post.report.rows if row.setback]
+    assert setback.reason == "restarts"
+    assert node.webhook.ends[-1] >= asked
 
 
 def test_what_is_hastened_before_the_pods_are_known_comes_with_the_first(node: Node) -> None:
@@ -796,7 +815,7 @@ def test_an_end_does_not_wait_for_a_webhook_that_does_not_answer(node: Node) -> 
             f"https://127.0.0.1:{silent.getsockname()[1]}",
             token_file=None,
             ca_file=authority("webhook").certificate,
-            timeout_seconds=30.0,
+            timeout_seconds=600.0,  # it is the test that ends the connection, however long that takes
         )
         node.run_for(12)
         node.clock.advance(30)

@@ -102,11 +102,13 @@ def test_a_pod_that_went_is_forgotten() -> None:
     assert world.starts._told == set()
 
 
-def test_moments_are_those_of_the_clock_that_writes_the_times_of_pods() -> None:
+def test_moments_are_those_of_the_clock_that_writes_the_times_of_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the history's, off by 25 s here, the busy part of this start would be left out and a quiet one taken."""
-    before = time.time()
-    unix_seconds = wall_unix_seconds(time.monotonic_ns())
-    assert before - 0.001 <= unix_seconds <= time.time() + 0.001
+    with monkeypatch.context() as still:  # both clocks are read one after the other, and a moment may lie between
+        still.setattr(time, "time", lambda: 1_800_000_025.25)
+        still.setattr(time, "monotonic_ns", lambda: 500 * NS)
+        assert wall_unix_seconds(500 * NS) == 1_800_000_025.25
+        assert wall_unix_seconds(470 * NS) == 1_799_999_995.25
     readings: Any = Rings(800.0, 20.0, 3000.0)
     policy = WindowPolicy(capacity_millicores=4000)
     default = Starts(rings=readings, units=UnitTable(), pods=list, policy=lambda: policy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +205,27 @@ def test_follow_the_same_again_forgets_nothing_and_strangers_are_left_out(node: 
     node.alarms.follow([])
     node.sweep(3 * NS, (900_000, 900_000, 63), (0, 0, 1))
     assert len(node.told) == 1
+
+
+def test_what_is_followed_anew_while_it_is_looked_at_is_not_told_a_second_time(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The acting thread follows a new plan while the sampling thread looks: a shrink between would be taken back."""
+    node.alarms.follow([node.watched(0)])
+    node.slow(0, 0)
+    node.sweep(NS, (0, 0, 1), (0, 0, 1))
+    node.slow(0, 0, at_ns=11 * NS, some_usec=3_000_000)
+    read = node.rings.newest_memory_rows
+
+    def followed(slots: Sequence[int]) -> object:
+        node.alarms.follow([node.watched(0)])
+        return read(slots)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(node.rings, "newest_memory_rows", followed)
+        node.sweep(11 * NS, (0, 0, 1), (0, 0, 1))
+    node.sweep(12 * NS, (0, 0, 1), (0, 0, 1))
+    assert node.told == [{("u0", "app"): Urgent(memory_waiting_ratio=0.3)}]
 
 
 def _fields(watched: AlarmContainer) -> dict[str, Any]:

@@ -107,6 +107,32 @@ def test_a_pod_that_gets_ready_at_once_is_not_waited_for_as_on_an_idle_node(seco
     assert at <= seconds + 2.0
 
 
+def is_busy(turns: Turns) -> bool:
+    return turns.actor._timing.is_busy
+
+
+def test_a_pod_that_comes_while_a_turn_looks_for_such_pods_is_waited_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns(plan=PlanOptions(min_age_seconds=900.0))
+    turns.turn()
+    assert not is_busy(turns)
+    look, coming = turns.actor._is_starting, [lambda: give(turns)]
+
+    def held_up() -> bool:
+        seen = look()
+        if coming:
+            coming.pop()()
+            turns.put(None)  # the watch tells
+        return seen
+
+    monkeypatch.setattr(turns.actor, "_is_starting", held_up)
+    turns.turn(after=1.0)
+    assert is_busy(turns)
+    monkeypatch.undo()
+    turns.server.pods.clear()
+    turns.turn(after=1.0)
+    assert not is_busy(turns)
+
+
 def test_quiet_cpu_and_a_start_that_never_ends_are_reasons_too() -> None:
     turns = boosted()
     turns.turn(after=30.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from agent.core.cluster.pod import Pod
 from agent.core.plan.plan import PlanStep
 from agent.core.resize.answer import AnswerKind
 from agent.core.resize.decision import Action, Outcome
+from agent.core.resize.record import LedgerState
 from agent.kube.client.errors import ApiError, Unreachable
 from tests.turns import Turns, uid_of
 
@@ -219,3 +221,25 @@ def test_what_was_looked_up_and_is_not_there_was_not_done() -> None:
     assert (news.outcome, news.reason) == (Outcome.ERROR, "not_done")
     assert turns.writer.unanswered() == ()
     assert turns.writer.look_up() == ()
+
+
+def test_the_ledger_is_looked_through_only_while_nobody_else_may_change_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person's restore is sent by another thread, and puts down what it raised."""
+    turns = started()
+    kept, lock, taken = turns.ledger.kept, turns.writer.lock, list[bool]()
+
+    def take() -> None:
+        taken.append(lock.acquire(blocking=False))
+        if taken[-1]:
+            lock.release()
+
+    def looked_through() -> LedgerState:
+        other = threading.Thread(target=take)
+        other.start()
+        other.join()
+        return kept()
+
+    monkeypatch.setattr(turns.ledger, "kept", looked_through)
+    turns.turn()
+    assert len(taken) > 1
+    assert not any(taken)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -714,6 +717,31 @@ def test_stop_and_close_may_come_twice_and_in_any_order(make: Make) -> None:
     world.loop.stop()
     world.loop.close()
     assert world.sampler.is_closed
+
+
+def test_a_wake_that_is_under_way_when_the_loop_is_closed_writes_into_no_other_file(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a watch of pods that an agent's end does not wait for: the number may be that of a state file by then."""
+    world = make()
+    world.start(ONE)
+    closing = threading.Thread(target=world.loop.close)
+    is_pipe: list[bool] = []
+
+    def write(descriptor: int, content: bytes) -> int:
+        closing.start()
+        closing.join(0.2)  # it waits for the wake; one that does not has closed the pipe by then
+        with contextlib.suppress(OSError):
+            is_pipe.append(stat.S_ISFIFO(os.fstat(descriptor).st_mode))
+        return len(content)
+
+    with monkeypatch.context() as slow:
+        slow.setattr(os, "write", write)
+        world.loop.renew_names()
+    closing.join(PATIENCE_SECONDS)
+    assert is_pipe == [True]
+    assert world.sampler.is_closed
+    world.loop.renew_names()  # of a closed one it is nothing
 
 
 def test_a_loop_that_never_started_can_be_closed(make: Make) -> None:

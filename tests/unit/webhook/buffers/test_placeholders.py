@@ -17,6 +17,8 @@ from agent.core.buffers.buffer import (
     ManagedTemplate,
 )
 from agent.core.buffers.placeholder_options import PlaceholderOptions
+from agent.core.buffers.placeholders import UNSEEN_SECONDS
+from agent.core.numbers.units import MIB
 from agent.kube.client.errors import ApiError, KubeError, Unreachable
 from agent.webhook.buffers.placeholders import READY_REPLICAS, UNLISTED_SECONDS, Placeholders
 from agent.webhook.buffers.seams import RoomOutcome, WritePermission
@@ -41,7 +43,10 @@ class Server(FakeApi):
         error = self.fail(call.method, call.path)
         if error is not None:
             raise error
-        return {}
+        if call.method != "POST":
+            return {}
+        metadata = {**call.body["metadata"], "uid": f"uid-{call.body['metadata']['name']}", "namespace": "shop"}
+        return {**call.body, "metadata": metadata, "status": {"phase": "Pending"}}
 
     @property
     def asked(self) -> list[tuple[str, str]]:
@@ -102,6 +107,13 @@ def pod(number: int, template: Json | None = None, **status: Any) -> Json:
 
 def refused(status: int, message: str) -> ApiError:
     return ApiError("POST", status=status, reason="Forbidden", message=message)
+
+
+def used(bench: Bench) -> int:
+    """The CPU that the buffer's pods use, nanos."""
+    usage = bench.keeper.usage("shop")
+    assert usage is not None
+    return usage["spare"]["cpu"]
 
 
 @pytest.fixture
@@ -297,10 +309,47 @@ def test_usage_is_what_living_pods_of_each_buffer_request_as_quotas_count_them(b
     strange = placeholder_pod(shape_of(content()), "strange", metadata={"ownerReferences": []})
     bench.see(pod(0), resized, pod(2, phase="Failed"), pod(3, node=None), strange)
     usage = bench.keeper.usage("shop")
+    assert usage is not None
     # 500m as asked, 2 as still in force, 500m waiting for a node: quotas count it too.
     assert usage["spare"]["cpu"] == 3 * 10**9
     assert set(usage) == {"spare"}
     assert bench.keeper.usage("other") == {}
+
+
+def test_pods_that_were_just_made_are_in_use_until_the_watch_shows_them(bench: Bench) -> None:
+    bench.see()
+    bench.keep(outcome(2, ready="0"))
+    assert bench.keeper.usage("shop") == {"spare": {"cpu": 10**9, "memory": 128 * MIB * 10**9}}
+    assert bench.keeper.usage("other") == {}
+    bench.see(pod(0))
+    assert used(bench) == 10**9
+    # One gave way at once; the other is never shown.
+    bench.see()
+    assert used(bench) == 5 * 10**8
+    bench.now += UNSEEN_SECONDS
+    assert bench.keeper.usage("shop") == {}
+
+
+def test_a_pod_that_the_watch_showed_before_its_answer_came_is_counted_once(bench: Bench) -> None:
+    def show(_method: str, _path: str) -> None:
+        bench.see(pod(0))
+
+    bench.see()
+    bench.server.fail = show
+    bench.keep(outcome(1, ready="0"))
+    assert bench.keeper.usage("shop") == {"spare": {"cpu": 5 * 10**8, "memory": 64 * MIB * 10**9}}
+
+
+def test_who_begins_to_lead_knows_of_no_pods_that_were_just_made(bench: Bench) -> None:
+    bench.see()
+    bench.keep(outcome(2, ready="0"))
+    bench.keeper.clear()
+    assert bench.keeper.usage("shop") == {}
+
+
+def test_usage_is_unknown_until_the_pods_were_read(bench: Bench) -> None:
+    bench.keeper._watch._version = None
+    assert bench.keeper.usage("shop") is None
 
 
 def test_a_pod_that_only_was_written_again_wakes_nobody(bench: Bench) -> None:

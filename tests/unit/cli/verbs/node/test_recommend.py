@@ -15,9 +15,8 @@ import yaml
 
 from agent.cli.main import main
 from agent.node.files.documents import RECOMMENDATIONS, SNAPSHOT
-from agent.node.sockets.control import ControlEndpoint, open_control_listener
-from agent.node.sockets.loop import ListeningLoop
 from agent.sensing.state_file import read_boot_id
+from tests.control_sockets import answering
 from tests.recommendations import mixed_node
 from tests.snapshots import snapshot
 from tests.unit.node.offline.test_state_directory import pods_file, write_state
@@ -53,13 +52,8 @@ def verbs() -> Verbs:
 def agent(tmp_path: Path, verbs: Verbs) -> Iterator[Path]:
     path = tmp_path / "agent.sock"
     answers = {"ping": verbs.ping, "recommend": verbs.recommend, "snapshot": verbs.snapshot}
-    endpoint = ControlEndpoint(open_control_listener(path), answers)
-    loop = ListeningLoop([endpoint], read_seconds=10.0)
-    loop.start()
-    try:
+    with answering(path, answers):
         yield path
-    finally:
-        loop.close()
 
 
 def recommend(*words: str) -> int:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from agent.cli.main import main
 from agent.node.files.documents import WHYS
-from agent.node.sockets.control import ControlEndpoint, ControlError, Verb, open_control_listener
-from agent.node.sockets.loop import ListeningLoop
+from agent.node.sockets.control import ControlError, Verb
 from agent.sensing.state_file import read_boot_id
+from tests.control_sockets import answering
 from tests.unit.node.offline.test_state_directory import pods_file, write_state
 
 pytestmark = pytest.mark.usefixtures("long_since_boot")
@@ -164,17 +163,6 @@ def nothing(_: Mapping[str, object]) -> Mapping[str, object]:
     return {}
 
 
-@contextlib.contextmanager
-def agent_that(path: Path, why: Verb) -> Iterator[None]:
-    endpoint = ControlEndpoint(open_control_listener(path), {"ping": nothing, "why": why})
-    loop = ListeningLoop([endpoint], read_seconds=10.0)
-    loop.start()
-    try:
-        yield
-    finally:
-        loop.close()
-
-
 @pytest.mark.parametrize(
     ("why", "code", "message"),
     [
@@ -187,7 +175,7 @@ def test_an_agent_that_knows_no_such_name_is_told_apart_from_one_that_fails(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, why: Verb, code: int, message: str
 ) -> None:
     socket = tmp_path / "agent.sock"
-    with agent_that(socket, why):
+    with answering(socket, {"ping": nothing, "why": why}):
         try:
             status = main(["why", "wep", "--socket", str(socket)])
         except SystemExit as error:
