@@ -132,7 +132,7 @@ def test_request_goes_to_its_verb_and_back(agent: Path) -> None:
     assert request(agent, "echo") == {"arguments": {}}
 
 
-@examples(50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.dictionaries(
         st.text(max_size=5),
@@ -201,7 +201,7 @@ def test_garbage_gets_one_line_that_says_what_is_allowed(agent: Path, line: byte
     assert request(agent, "echo") == {"arguments": {}}
 
 
-@examples(50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.binary(max_size=200))
 def test_any_bytes_get_an_answer(agent: Path, line: bytes) -> None:
     assert raw(agent, line.replace(b"\n", b"") + b"\n")["ok"] is False
