@@ -80,7 +80,10 @@ class Turns:
             self._condition.notify()
 
     def join(self, timeout_seconds: float) -> bool:
-        """Wait until the thread has ended; False = it hangs in a turn and ends with the process."""
+        """Wait until the thread has ended; False = it hangs in a turn and ends with the process.
+
+        One that is just being started counts as ended: after ``stop`` it takes no turn.
+        """
         if self._thread is None:
             return True
         self._thread.join(timeout_seconds)

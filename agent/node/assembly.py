@@ -84,7 +84,7 @@ EVENT_FILES_SHARE: Final = 4
 POD_FILES_SHARE: Final = 16
 """One in so many descriptors may go to the cgroups of whole pods, which are read at slow ticks only."""
 STOP_SECONDS: Final = 0.5
-"""SIGTERM ends cleanly within a second (terminationGracePeriod is ten), of which serving takes up to 0.4 before."""
+"""For sampling and control together at the end; the pod has ten seconds for all that ends."""
 
 
 _FORCED_SAMPLER: Final[dict[SamplerChoice, Literal["native", "reference"] | None]] = {

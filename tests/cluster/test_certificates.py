@@ -236,19 +236,21 @@ def test_the_authority_is_replaced_while_every_client_that_knows_the_registratio
 
         thread = threading.Thread(target=load, daemon=True)
         thread.start()
-        await_passed(old)
-        site.now_offset_seconds = 0.0
-        wait_for(lambda: site.bundle().count(b"BEGIN") == 2, "the new one is trusted beside it")
-        both = site.bundle()
-        wait_for(lambda: served(port, both, site.host) != old_leaf, "the new leaf is served")
-        await_passed(both)
-        assert site.bundle() == both
-        site.now_offset_seconds = DAY_SECONDS
-        wait_for(lambda: old not in site.bundle() and site.bundle().count(b"BEGIN") == 1, "the old one is dropped")
-        settled(site, *replicas)
-        await_passed(site.bundle())
-        stop.set()
-        thread.join()
+        try:
+            await_passed(old)
+            site.now_offset_seconds = 0.0
+            wait_for(lambda: site.bundle().count(b"BEGIN") == 2, "the new one is trusted beside it")
+            both = site.bundle()
+            wait_for(lambda: served(port, both, site.host) != old_leaf, "the new leaf is served")
+            await_passed(both)
+            assert site.bundle() == both
+            site.now_offset_seconds = DAY_SECONDS
+            wait_for(lambda: old not in site.bundle() and site.bundle().count(b"BEGIN") == 1, "the old one is dropped")
+            settled(site, *replicas)
+            await_passed(site.bundle())
+        finally:
+            stop.set()
+            thread.join()
         assert not failures
         assert old in both
         assert len(set(passed)) == 3  # with the old one, with both, with the new one; hundreds on a quiet machine

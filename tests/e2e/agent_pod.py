@@ -235,7 +235,7 @@ def agent_spec(node: Node, settings: Mapping[str, str], writes_cgroups: bool, st
     return {
         "hostNetwork": True,
         "serviceAccountName": fence.ACCOUNT,
-        "terminationGracePeriodSeconds": 5,
+        "terminationGracePeriodSeconds": 10,
         "tolerations": [{"operator": "Exists"}],
         "containers": [
             {

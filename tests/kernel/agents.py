@@ -106,7 +106,7 @@ class AgentProcess:
     def run_to_its_end(self) -> tuple[int, str]:
         """Start it where it must refuse; give exit code and what it said."""
         before = len(self.stderr.read_text())
-        process = start_plimsoll(*self._words, stderr=self.stderr)
+        process = start_plimsoll(*self._words, stderr=self.stderr, module=self._module)
         try:
             code = process.wait(PATIENCE_SECONDS)
         finally:

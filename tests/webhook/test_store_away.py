@@ -128,7 +128,7 @@ def test_statement_that_takes_too_long_is_given_up(postgres: PostgresServer) -> 
         postgres.url(), patience=StorePatience(connect_seconds=60, statement_seconds=1.0), is_prepared=True
     )
     with pytest.raises(StoreAway, match="statement timeout"), engine.reading() as connection:
-        connection.exec_driver_sql("SELECT pg_sleep(600)")
+        connection.exec_driver_sql("SELECT pg_sleep(60)")
     engine.close()
 
 

@@ -184,11 +184,12 @@ class Checkout:
             raise CheckoutError(f"{path}: was changed meanwhile; nothing was written")
         lead = _BOM if file.content.startswith(_BOM.encode()) else ""
         temporary_path = place.with_name(f".{place.name}.{os.getpid()}")
-        with temporary_path.open("xb") as out, ExitStack() as undone:
+        with ExitStack() as undone:
             undone.callback(temporary_path.unlink, missing_ok=True)
-            os.fchmod(out.fileno(), stat.S_IMODE(place.stat().st_mode))
-            out.write(f"{lead}{text}".encode())
-            out.flush()
+            with temporary_path.open("xb") as out:
+                os.fchmod(out.fileno(), stat.S_IMODE(place.stat().st_mode))
+                out.write(f"{lead}{text}".encode())
+                out.flush()
             undone.pop_all()
         return temporary_path
 

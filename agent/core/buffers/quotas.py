@@ -127,7 +127,7 @@ def allocate(claims: Sequence[QuotaClaim], quotas: Iterable[BufferQuota]) -> All
         for name in names or ():
             _take(room[name], claim.held, -1)
     for quota in usable:
-        # One that does not count all of these pods yet has no more room for that.
+        # One that does not count all of these pods yet has at most all of its own room, not more.
         room[quota.name] = {name: min(left, quota.hard[name]) for name, left in room[quota.name].items()}
     allocations: list[QuotaAllocation | None] = []
     for claim, names in zip(claims, counting, strict=True):

@@ -12,7 +12,7 @@ import logging
 import random as system_random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -164,12 +164,13 @@ class ClusterView:
         is_complete, age_seconds = all(watch.is_listed for _, watch in self._all), self._oldest_seconds()
         pods, unreadable_pods = self._pods.kept.values_and_faults()
         nodes, node_faults = self._node.kept.values_and_faults()
-        namespaces = {namespace.name: namespace for namespace in self._namespaces.kept.values()}
+        known_namespaces, namespace_faults = self._namespaces.kept.values_and_faults()
+        namespaces = {namespace.name: namespace for namespace in known_namespaces}
         return NodeState(
             node=nodes[0] if nodes else None,
             pods=pods,
             namespaces=namespaces,
-            unknown_namespaces=self._unknown({pod.namespace for pod in pods} - namespaces.keys()),
+            unknown_namespaces=_unknown({pod.namespace for pod in pods} - namespaces.keys(), namespace_faults),
             unreadable_pods=unreadable_pods,
             node_fault=node_faults[0] if node_faults and not nodes else None,
             server_version=self._server_version,
@@ -244,14 +245,6 @@ class ClusterView:
                 self._index = (wanted, index)
         return index
 
-    def _unknown(self, names: Set[str]) -> Mapping[str, str]:
-        """Return why nothing is known of these namespaces."""
-        if not names:
-            return {}
-        faults = (fault.partition(": ") for fault in self._namespaces.kept.faults())
-        why = {name: f"not understood: {cause}" for name, _, cause in faults}
-        return {name: why.get(name, NOT_TOLD) for name in sorted(names)}
-
     def _oldest_seconds(self) -> float | None:
         """Return the age of the part that was heard longest ago; None = not all were."""
         ages = [watch.age_seconds for _, watch in self._all]
@@ -292,3 +285,9 @@ def _is_same_node(node: Node, other: Node) -> bool:
 
 def _is_same_namespace(namespace: Namespace, other: Namespace) -> bool:
     return namespace == other
+
+
+def _unknown(names: Set[str], faults: Iterable[str]) -> Mapping[str, str]:
+    """Return why nothing is known of these namespaces, by what is wrong with those that are there."""
+    why = {name: f"not understood: {cause}" for name, _, cause in (fault.partition(": ") for fault in faults)}
+    return {name: why.get(name, NOT_TOLD) for name in sorted(names)}

@@ -203,9 +203,9 @@ class NamespacePasses:
             outcomes=result.outcomes,
             passed_over=result.passed_over,
             sizing={name: resolution.sizing for name, resolution in resolved.items() if resolution.sizing is not None},
-            troubles={name: filling.trouble for name, filling in fillings.items() if filling.trouble is not None}
+            troubles=uncounted
+            | {name: filling.trouble for name, filling in fillings.items() if filling.trouble is not None}
             | {name: resolution.trouble for name, resolution in resolved.items() if resolution.trouble is not None}
-            | uncounted
             | self._tugs_now,
             faults=result.faults,
             ready=room.ready,

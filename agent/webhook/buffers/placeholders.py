@@ -209,8 +209,9 @@ class Placeholders:
 
     def _changed(self, namespace: str, name: str) -> None:
         pod = self._pods.named(namespace, name)
-        if pod is not None:
-            self._made.pop(pod.uid, None)
+        for uid, (_, made) in tuple(self._made.items()):
+            if (made.namespace, made.name) == (namespace, name) and (pod is None or pod.uid == uid):
+                self._made.pop(uid, None)  # the watch shows it, or has shown that it went
         self._wake(namespace)
 
     def _seen_or_made(self, namespace: str) -> list[Pod]:

@@ -158,7 +158,8 @@ class SummaryQuestions:
 
     def _summary(self, call: Call, scope: Scope) -> HttpAnswer:
         now, parts = self._wall_clock(), self._parts
-        stopped = self._stopped(scope)
+        is_loaded = parts.histories.is_loaded  # before it is counted: what is loaded meanwhile may be missing there
+        stopped = self._stopped(scope, is_loaded=is_loaded)
         standings = Standings(unix_hour=None, by_workload={})
         sums: _Sums | None = None
         actions: list[EventBody] = []
@@ -176,7 +177,7 @@ class SummaryQuestions:
         workloads = self._count(scope, standings)
         body = SummaryBody(
             scope=scope_body(scope),
-            sentence=_sentence(total, workloads if parts.histories.is_loaded else None),
+            sentence=_sentence(total, workloads if is_loaded else None),
             hour=None if total is None else sum_body(total, hour),
             hour_age_seconds=None if total is None or hour is None else max(now - (hour + 1) * HOUR_SECONDS, 0.0),
             namespaces=[] if sums is None else _namespaces(sums.by_namespace, hour),
@@ -252,7 +253,7 @@ class SummaryQuestions:
             memory_allocatable_bytes=sum(amount.memory_bytes for amount in stated) if is_whole else None,
         )
 
-    def _stopped(self, scope: Scope) -> list[StoppedBody]:
+    def _stopped(self, scope: Scope, *, is_loaded: bool) -> list[StoppedBody]:
         parts, rules = self._parts, self._parts.facts.rules()
         namespace, _, name = parts.config_map.partition("/")
         command = f"kubectl -n {namespace} edit configmap {name}"
@@ -260,7 +261,7 @@ class SummaryQuestions:
         if rules.pause_reason is not None:
             detail = f"the whole cluster is paused: {rules.pause_reason}"
             stopped.append(StoppedBody(what="pause", detail=detail, command=command))
-        if not parts.histories.is_loaded:
+        if not is_loaded:
             detail = (
                 "histories are being read from the database: not all workloads are counted, and there is no advice yet"
             )

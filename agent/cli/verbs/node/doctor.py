@@ -83,7 +83,7 @@ def _cluster_checks(socket_path: Path | None) -> tuple[Check, ...]:
     except (NoAgent, Unable):
         return ()
     except ControlError as error:
-        found, mend = str(error), "ask again; if it stays so, the agent's log says more"
+        found, mend = str(error), "ask again, as root or as the agent's user; its log says more"
     except DocumentFormatError as error:
         found, mend = f"{socket_path}: {error}", "let the agent and this command be of one release"
     consequence = "how it stands in its cluster is not known"

@@ -22,9 +22,17 @@ def lent(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     with open(slave, "rb") as keys, open(os.dup(slave), "w") as screen:
         monkeypatch.setattr(sys, "stdin", keys)
         monkeypatch.setattr(sys, "stdout", screen)
+        # As those of before: what comes too late must not end all tests.
+        handlers = {number: signal.signal(number, _take) for number in (signal.SIGTERM, signal.SIGHUP)}
         yield slave
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         monkeypatch.undo()
     os.close(master)
+
+
+def _take(_number: int, _frame: object) -> None:
+    """Do nothing."""
 
 
 @pytest.mark.parametrize("first", [signal.SIGTERM, None], ids=["after a signal", "after the command's end"])
@@ -32,7 +40,6 @@ def test_a_signal_on_the_way_out_does_not_stop_the_terminal_from_being_put_back(
     lent: int, monkeypatch: pytest.MonkeyPatch, first: signal.Signals | None
 ) -> None:
     before = termios.tcgetattr(lent)
-    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
     put_back = termios.tcsetattr
 
     def interrupted(*arguments: Any) -> None:
@@ -52,4 +59,4 @@ def test_a_signal_on_the_way_out_does_not_stop_the_terminal_from_being_put_back(
 
     assert use() == (None if first is None else 128 + first)
     assert termios.tcgetattr(lent) == before
-    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)] == handlers
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)] == [_take, _take]

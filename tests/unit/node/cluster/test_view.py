@@ -147,11 +147,13 @@ def test_a_state_that_was_begun_before_all_was_listed_is_not_complete(monkeypatc
         await_(lambda: all(status.age_seconds is not None for status in view.statuses()))
 
     monkeypatch.setattr(view._pods.kept, "_lock", HeldUp(list_all))
-    state = view.state()
-    assert (state.pods, state.is_complete, state.age_seconds) == ((), False, None)
-    state = view.state()
-    assert (len(state.pods), state.is_complete) == (1, True)
-    view.stop()
+    try:
+        state = view.state()
+        assert (state.pods, state.is_complete, state.age_seconds) == ((), False, None)
+        state = view.state()
+        assert (len(state.pods), state.is_complete) == (1, True)
+    finally:
+        view.stop()
 
 
 def test_a_pod_that_comes_to_be_understood_meanwhile_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from agent.node.sockets import loop
 DAEMON_SET = Path(__file__).parents[4] / "charts/plimsoll/templates/agent/daemonset.yaml"
 
 
-def test_the_taint_has_most_of_the_time_that_a_pod_has_to_end_and_the_rest_is_for_all_else() -> None:
+def test_the_taint_has_two_fifths_of_the_time_that_a_pod_has_to_end_and_all_that_ends_fits_in_it() -> None:
     """On an overloaded node the last write is slow, and where the agent is taken away no next one makes up for it."""
     [grace_seconds] = map(float, re.findall(r"terminationGracePeriodSeconds: (\d+)", DAEMON_SET.read_text()))
     ending = (

@@ -340,6 +340,17 @@ def test_a_pod_that_the_watch_showed_before_its_answer_came_is_counted_once(benc
     assert bench.keeper.usage("shop") == {"spare": {"cpu": 5 * 10**8, "memory": 64 * MIB * 10**9}}
 
 
+def test_a_pod_that_came_before_its_answer_and_went_after_it_is_not_in_use(bench: Bench) -> None:
+    def show(_method: str, _path: str) -> None:
+        bench.see(pod(0))
+
+    bench.see()
+    bench.server.fail = show
+    bench.keep(outcome(1, ready="0"))
+    bench.see()
+    assert bench.keeper.usage("shop") == {}
+
+
 def test_who_begins_to_lead_knows_of_no_pods_that_were_just_made(bench: Bench) -> None:
     bench.see()
     bench.keep(outcome(2, ready="0"))

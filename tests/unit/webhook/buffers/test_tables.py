@@ -34,7 +34,14 @@ def test_a_list_is_taken_while_the_last_object_of_a_namespace_goes() -> None:
     for key in (held_up, "bank/room", "mill/room"):
         kept.put(entry(key), now_seconds=0.0)
     told.clear()
-    held_up.meanwhile = lambda: kept.remove(entry("bank/room"))
+    went: list[str] = []
+
+    def go() -> None:
+        kept.remove(entry("bank/room"))
+        went.append("bank/room")
+
+    held_up.meanwhile = go
     kept.replace_all([entry("shop/room"), entry("mill/room")], now_seconds=0.0, is_newest=True)
+    assert went == ["bank/room"]
     assert set(told) == {("bank", "room")}
     assert set(kept.namespaces()) == {"shop", "mill"}

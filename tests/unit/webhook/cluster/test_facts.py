@@ -55,14 +55,17 @@ class HeldUpFacts(ClusterFacts):
 def test_all_is_known_only_when_what_was_listed_last_was_taken_up(where: str) -> None:
     facts = HeldUpFacts(where)
     facts.start()
-    await_(lambda: all(status.is_listed for status in facts.statuses()))
-    if where == "rules":
-        assert facts.rules().pause_reason == NOT_READ
-    else:
-        assert facts.largest_allocatable() is None
-    assert not facts.is_complete
-    facts.goes_on.set()
-    await_(lambda: facts.is_complete)
-    assert facts.rules().pause_reason is None
-    assert facts.largest_allocatable() == NodeAmounts(cpu_millicores=4000, memory_bytes=8 << 30)
-    facts.stop()
+    try:
+        await_(lambda: all(status.is_listed for status in facts.statuses()))
+        if where == "rules":
+            assert facts.rules().pause_reason == NOT_READ
+        else:
+            assert facts.largest_allocatable() is None
+        assert not facts.is_complete
+        facts.goes_on.set()
+        await_(lambda: facts.is_complete)
+        assert facts.rules().pause_reason is None
+        assert facts.largest_allocatable() == NodeAmounts(cpu_millicores=4000, memory_bytes=8 << 30)
+    finally:
+        facts.goes_on.set()
+        facts.stop()
