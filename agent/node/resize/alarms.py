@@ -93,6 +93,7 @@ class _AlarmRows:
     def __init__(self, watched: Sequence[AlarmContainer], rings: RingFile) -> None:
         self.watched = [container for container in watched if rings.inode(container.slot) == container.inode]
         self.slots = [container.slot for container in self.watched]
+        self.inodes = [container.inode for container in self.watched]
         self.request_millicores: Floats = _column([container.cpu_request_millicores for container in self.watched])
         self.limit_bytes: Floats = _column([container.memory_limit_bytes for container in self.watched])
         self.by_path = {container.cgroup_path: container for container in self.watched if container.cgroup_path}
@@ -135,7 +136,7 @@ class Alarms:
         """Watch these from now on; any thread. The same ones again keep their last readings."""
         fresh = _AlarmRows(watched, self._rings)
         looked = self._looked
-        if fresh.slots == looked.slots:
+        if (fresh.slots, fresh.inodes) == (looked.slots, looked.inodes):
             fresh.last = looked.last
         self._looked = fresh
 

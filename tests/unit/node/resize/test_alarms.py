@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,19 @@ def test_what_is_followed_anew_while_it_is_looked_at_is_not_told_a_second_time(
         node.sweep(11 * NS, (0, 0, 1), (0, 0, 1))
     node.sweep(12 * NS, (0, 0, 1), (0, 0, 1))
     assert node.told == [{("u0", "app"): Urgent(memory_waiting_ratio=0.3)}]
+
+
+def test_a_slot_that_went_to_another_container_has_no_last_reading(node: Node) -> None:
+    """What the other used in hours, as it waited for a slot, is not what it used since the last look."""
+    node.alarms.follow([node.watched(0)])
+    node.sweep(NS, (0, 0, 1), (0, 0, 1))
+    node.rings.release(node.slots[0])
+    assert node.rings.attach("c", 9, now_monotonic_ns=NS) == node.slots[0]
+    node.alarms.follow([replace(node.watched(0), inode=9, pod_uid="u2")])
+    node.sweep(2 * NS, (3_600_000_000, 1_800_000_000, 1), (0, 0, 1))
+    assert node.told == []
+    node.sweep(3 * NS, (3_600_500_000, 1_800_400_000, 1), (0, 0, 1))
+    assert node.told == [{("u2", "app"): Urgent(cpu_millicores=700, cpu_waiting_ratio=0.4)}]
 
 
 def _fields(watched: AlarmContainer) -> dict[str, Any]:
