@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -81,6 +82,7 @@ _TAGGED: Final = ("WorkloadsBody", "WorkloadBody", "NodesBody", "SummaryBody", "
 """Answers with an ETag."""
 
 
+@cache
 def document() -> bytes:
     """Write the document, JSON."""
     references, components = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")

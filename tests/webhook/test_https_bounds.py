@@ -389,7 +389,9 @@ def test_what_takes_long_leaves_the_event_loop_and_who_sends_much_waits_behind_h
         assert "127.0.0.1" in [peer for peer, name in threads if name != "server"][:8]
 
 
-def test_who_used_up_the_share_of_an_address_waits_and_others_do_not(tmp_path: Path) -> None:
+def test_who_used_up_the_share_of_an_address_waits_and_others_do_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     failed: list[Unread] = []
     with running(services(review=lambda *_: b"read", failed=failed.append), tmp_path) as hook:
         now = time.monotonic()
@@ -402,7 +404,11 @@ def test_who_used_up_the_share_of_an_address_waits_and_others_do_not(tmp_path: P
             head = b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
             answer = greedy.asked(other, head + body)
             assert answer.endswith(b'"response":{"uid":"u-1","allowed":true}}')
-            assert failed == [Unread.SHARE]
+            greedy.asked(other, head + body)
+            assert failed == [Unread.SHARE, Unread.SHARE]
+            [record] = [record for record in caplog.records if record.message.startswith("a review is not read")]
+            assert vars(record)["address"] == "127.0.0.2"
+            assert "listening.addressShareRatio" in vars(record)["reason"]
             assert server.asked(own, head + body) == b"read"
             hook.app.shares.charge("127.0.0.2", 1e9)
             assert is_kept_out(greedy)

@@ -62,7 +62,19 @@ class Unread(StrEnum):
     BUSY = "busy"
     """Too many that take long are waiting."""
     ERROR = "error"
-    """Something broke."""
+    """It is no review, or something broke."""
+
+
+UNREAD_WORDS: Final[Mapping[Unread, str]] = {
+    Unread.SLOW: "it did not arrive in time",
+    Unread.LARGE: f"it has more than {MAX_REVIEW_BYTES} bytes, or more than there is room for beside others",
+    Unread.CONTAINERS: f"its pod has more than {MAX_CONTAINERS} containers",
+    Unread.ANNOTATIONS: f"its pod has more than {MAX_ANNOTATION_BYTES} bytes of Plimsoll's annotations",
+    Unread.SHARE: "its address used up its share of a CPU (listening.addressShareRatio)",
+    Unread.BUSY: "too many reviews that take long are waiting",
+    Unread.ERROR: "it is no review of a pod",
+}
+"""What the log says of each."""
 
 
 class _Container(msgspec.Struct):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -36,6 +35,7 @@ from agent.kube.objects.json_reader import ConvertError
 from agent.kube.objects.pod_json import pod_from_json
 from agent.kube.objects.target_node import node_named
 from agent.webhook.admission.glance import answer, bounded_uid, glance, uid_of
+from agent.webhook.admission.logged_reasons import LoggedReasons
 from agent.webhook.admission.recent_growth import RecentGrowth
 from agent.webhook.admission.share_tickets import ShareTickets
 
@@ -47,10 +47,6 @@ _LONGEST_WARNING: Final = 250
 """Characters; an API server cuts those beyond 256, and all together at 4096."""
 _NO_NAME: Final = "unnamed"
 _LONGEST_NAME: Final = 253
-_MOST_TOLD: Final = 100
-"""Reasons that are logged within TOLD_SECONDS: anybody may send reviews, and make up more."""
-TOLD_SECONDS: Final = 3600.0
-"""After which a reason is logged once more: who is called by the alert finds it in the log of the day."""
 _MOST_ANNOTATION_BYTES: Final = 256 * 1024
 """Of names and texts together; an API server refuses an object with more."""
 
@@ -163,9 +159,7 @@ class Reviewer:
         self._clock, self._count = clock, count
         self._growth: Final = growth if growth is not None else RecentGrowth(time.monotonic)
         self._taken_back, self._tickets = taken_back, ShareTickets(facts.replicas)
-        self._told: dict[str, float] = {}
-        """Reasons, and when they were logged."""
-        self._telling = threading.Lock()
+        self._logged: Final = LoggedReasons(clock)
 
     def review(self, body: bytes, peer: str = "") -> bytes:
         """Return the answer to whatever came: a complete AdmissionReview, with the request's uid if one is found."""
@@ -277,13 +271,8 @@ class Reviewer:
 
     def _tell(self, message: str, reason: str, whose: str) -> None:
         """Log a reason with the first pod of which it is, once in a while; the metric counts the rest."""
-        now = self._clock()
-        with self._telling:
-            self._told = {known: at for known, at in self._told.items() if 0.0 <= now - at < TOLD_SECONDS}
-            if reason in self._told or len(self._told) >= _MOST_TOLD:
-                return
-            self._told[reason] = now
-        log.warning(message, extra={"reason": reason[:_LONGEST_WARNING], "pod": whose})
+        if self._logged.is_due(reason):
+            log.warning(message, extra={"reason": reason[:_LONGEST_WARNING], "pod": whose})
 
 
 def _request_of(body: bytes) -> Mapping[str, object]:

@@ -29,7 +29,8 @@ from agent.core.resize.told_decisions import DECISIONS_PATH
 from agent.metrics.call_result import CallKind
 from agent.metrics.exposition import MetricsPage
 from agent.settings.webhook_sections import ListeningSettings
-from agent.webhook.admission.glance import BYTE_SECONDS, Unread, glance, unchanged
+from agent.webhook.admission.glance import BYTE_SECONDS, UNREAD_WORDS, Unread, glance, unchanged
+from agent.webhook.admission.logged_reasons import LoggedReasons
 from agent.webhook.http.access import Sender
 from agent.webhook.http.address_shares import MOST_OWED_SECONDS, REQUEST_SECONDS, Shares
 from agent.webhook.http.bodies import Bodies, BodyTooLarge, TooSlow
@@ -146,6 +147,7 @@ class WebhookApp:
         self._pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="worker")
         self._scrapers = ThreadPoolExecutor(MAX_SCRAPES, thread_name_prefix="scrape")
         self._under_way = 0
+        self._logged: Final = LoggedReasons(time.monotonic)
         self.bodies: Final = Bodies(settings.request_seconds)
         self.shares: Final = Shares(time.monotonic, share_ratio=settings.address_share_ratio)
         self._turns, self._line = FairQueue(), AnswerLine()
@@ -206,26 +208,35 @@ class WebhookApp:
         self._turns.close()
 
     async def _mutate(self, request: Request) -> Response:
-        body, why, peer = b"", Unread.ERROR, _peer(request.scope)
+        body, peer = b"", _peer(request.scope)
         try:
             body = await self.bodies.review(request.stream())
             self.shares.charge(peer, len(body) * BYTE_SECONDS)
             return _response(HttpAnswer(body=await self._reviewed(body, peer)))
         except TooSlow:
-            self._services.failed(Unread.SLOW)
+            self._count_unread(Unread.SLOW, peer)
             return _response(fault(408, "the review did not arrive in time", closes=True))
         except BodyTooLarge as error:
             self.shares.charge(peer, error.size * BYTE_SECONDS)
-            self._services.failed(Unread.LARGE)
+            self._count_unread(Unread.LARGE, peer)
             return _response(HttpAnswer(body=unchanged(error.begun), headers={"Connection": "close"}))
         except _Passed as passed:
-            why = passed.why
+            self._count_unread(passed.why, peer)
         except ClientDisconnect:
             return _GONE
         except Exception:  # whatever is wrong in here, the pod is admitted
             log.exception("an admission failed; the pod is admitted unchanged")
-        self._services.failed(why)
+            self._services.failed(Unread.ERROR)
         return _response(HttpAnswer(body=unchanged(body)))
+
+    def _count_unread(self, why: Unread, peer: str) -> None:
+        """Count a review that is answered unread, and log why, once an hour for each address."""
+        self._services.failed(why)
+        if self._logged.is_due(f"{why} {peer}"):
+            reason = UNREAD_WORDS[why]
+            log.warning(
+                "a review is not read and its pod admitted as it came", extra={"reason": reason, "address": peer}
+            )
 
     async def _reviewed(self, body: bytes, peer: str) -> bytes:
         """Answer a review here, or in a thread where that takes long."""

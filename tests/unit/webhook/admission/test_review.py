@@ -19,7 +19,7 @@ from agent.core.history.reports.rollup import NodeClass
 from agent.core.orders import annotations as names
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.admission.glance import MAX_REVIEW_BYTES, glance
-from agent.webhook.admission.review import TOLD_SECONDS, Reviewer
+from agent.webhook.admission.review import Reviewer
 from agent.webhook.admission.share_tickets import MOST_WORKLOADS, ShareTickets
 from tests.admissions import EXACT, NOW_UNIX_SECONDS, Cluster, Told, estimate, new_pod, pod_of, response_of, review_of
 from tests.examples import examples
@@ -250,27 +250,6 @@ def test_only_so_many_reasons_are_logged(caplog: pytest.LogCaptureFixture) -> No
         for number in range(300):
             desk(review_of(new_pod(container("app", {"cpu": f"x{number}"}))))
     assert len(caplog.records) == 100
-
-
-def test_a_reason_is_logged_again_where_it_still_is_one_an_hour_later(caplog: pytest.LogCaptureFixture) -> None:
-    """Over weeks a hundred reasons come together, and who is then called by the alert would find nothing."""
-    desk, now = Desk(), [NOW_UNIX_SECONDS]
-    desk.reviewer._clock = lambda: now[0]
-
-    def logged(count: int) -> int:
-        caplog.clear()
-        for number in range(count):
-            desk(review_of(new_pod(container("app", {"cpu": f"x{number}"}))))
-        return len(caplog.records)
-
-    with caplog.at_level(logging.WARNING, "agent.webhook.admission.review"):
-        assert [logged(300), logged(300)] == [100, 0]
-        now[0] += TOLD_SECONDS - 1
-        assert logged(300) == 0
-        now[0] += 1
-        assert logged(1) == 1
-        now[0] -= 2 * TOLD_SECONDS
-        assert logged(1) == 1, "a clock that was set back"
 
 
 def test_the_log_names_a_pod_whose_name_is_not_given_yet(caplog: pytest.LogCaptureFixture) -> None:
