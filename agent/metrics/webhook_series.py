@@ -83,7 +83,7 @@ class WebhookMetrics:
     """
 
     def __init__(
-        self, *, version: str, commit: str, admission_results: Sequence[str], unread_reasons: Sequence[str] = ()
+        self, *, version: str, commit: str, admission_results: Sequence[str], unread_reasons: Sequence[str]
     ) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a process-wide switch of the library; each counter would bring a series more
         registry = self._registry = CollectorRegistry()

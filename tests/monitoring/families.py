@@ -26,6 +26,7 @@ from agent.metrics.families import FamilyReading
 from agent.metrics.report_series import ProposingSeries, ReportSeries, TaintAnswerSeries
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook import own_series as telling
+from agent.webhook.admission.glance import Unread
 from tests.plans import plan
 from tests.snapshots import cpu_window, memory_window
 
@@ -89,7 +90,12 @@ def agent_families() -> dict[str, set[str]]:
 
 def webhook_families() -> dict[str, set[str]]:
     """Return the webhook's samples by name, each with its own labels."""
-    metrics = WebhookMetrics(version="0", commit="", admission_results=[str(outcome) for outcome in AdmissionOutcome])
+    metrics = WebhookMetrics(
+        version="0",
+        commit="",
+        admission_results=[str(outcome) for outcome in AdmissionOutcome],
+        unread_reasons=[str(reason) for reason in Unread],
+    )
     metrics.loops.begin("follow")
     labels_by_name = _samples(metrics.page().body.decode())
     nobody = cast(Any, _Nobody())  # a reading has its name and labels before anything is read

@@ -97,7 +97,7 @@ class Replica:
             instance="x",
             collaborators=asking(),
         )
-        self.metrics = WebhookMetrics(version="0", commit="0", admission_results=[])
+        self.metrics = WebhookMetrics(version="0", commit="0", admission_results=[], unread_reasons=[])
         access = Access(
             api, AccessSettings(), namespace="plimsoll", places=Named(), clock=time.monotonic, keys=AnyWord()
         )
