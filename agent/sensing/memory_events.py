@@ -10,7 +10,7 @@ import errno
 import os
 import select
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -226,7 +226,13 @@ class MemoryEvents:
         now_ns = self._clock_ns()
         new_kills = (*of_containers.items(), *(((group, of_pod),) if of_pod else ()))
         new_hits = {path: count - self._hits[path] for path, count in hits.items()}
-        pods_own = new_hits.get(group, 0) - sum(new for path, new in new_hits.items() if path != group)
+        containers_own = sum(new for path, new in new_hits.items() if path != group)
+        pods_own = new_hits.get(group, 0) - containers_own
+        if pods_own <= 0 and any(path != group and new_hits[path] <= 0 for path in of_containers):
+            pods_own = self._pods_own_hits(group, hits)
+        if group in hits:  # what its containers counted since it was read is in the pod's count too
+            new_hits[group] = containers_own + max(pods_own, 0)
+            hits[group] = self._hits[group] + new_hits[group]
         self._pending += [
             OomKill(
                 path=path,
@@ -242,6 +248,22 @@ class MemoryEvents:
             self._hits |= hits
         for path in gone:
             self._drop(path)
+
+    def _pods_own_hits(self, group: str, paths: Collection[str]) -> int:
+        """Return how often a pod's own limit was hit since the last kill, read again; 0 where that is not known.
+
+        The pod is read before its containers: the kernel may count a hit of the pod's limit after the one reading, and
+        the kill that follows before the other. Another reading of the pod has the hit.
+        """
+        if group not in paths:
+            return 0
+        own = 0
+        for path in sorted(paths, key=lambda path: path != group):  # the pod first: no later hit counts as its own
+            counts = _read_counts(self._files[path].fd)
+            if counts is None:
+                return 0
+            own += (counts.oom - self._hits[path]) * (1 if path == group else -1)
+        return own
 
     def _drop(self, path: str) -> None:
         file = self._files.pop(path, None)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.sensing.memory_events import MemoryEvents, OomKill, WatchResult
+from agent.sensing import memory_events
+from agent.sensing.memory_events import MemoryEvents, OomKill, WatchResult, _Counts, _read_counts
 
 POD = "/kubepods/burstable/pod0b1d8f52-3f0c-4a64-8d0b-6a1a5d1f6c01"
 A, B = f"{POD}/{'a' * 64}", f"{POD}/{'b' * 64}"
@@ -118,6 +119,55 @@ def test_memory_events_a_kill_at_the_pods_limit_is_told_as_such(events: MemoryEv
     write(tmp_path, POD, 2, limit_hits=2)  # now the container's own, counted up the tree
     (kill,) = events.poll(EVERYONE)
     assert (kill.at_limit, kill.at_pod_limit) == (True, False)
+
+
+@pytest.mark.parametrize("is_pods_own", [True, False])
+def test_memory_events_a_kill_that_comes_between_two_readings_is_told_as_it_was(
+    events: MemoryEvents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_pods_own: bool
+) -> None:
+    """The kernel counts the limit that was hit, then the kill, while the pod was read and its container not yet."""
+    events.add(POD)
+    events.add(A)
+    events.add(B)
+    readings: list[int] = []
+
+    def read_counts(fd: int) -> _Counts | None:
+        counts = _read_counts(fd)
+        readings.append(fd)
+        if len(readings) == 1:  # of the pod
+            write(tmp_path, A, 1)
+            if not is_pods_own:
+                write(tmp_path, B, 0, limit_hits=1)  # a neighbour's, which counts up the tree
+            write(tmp_path, POD, 1, limit_hits=1)
+        return counts
+
+    monkeypatch.setattr(memory_events, "_read_counts", read_counts)
+    (kill,) = events.poll(EVERYONE)
+    assert (kill.path, kill.at_limit, kill.at_pod_limit) == (A, False, is_pods_own)
+    monkeypatch.undo()
+    write(tmp_path, A, 2)
+    write(tmp_path, POD, 2, limit_hits=1)  # this time the node had none left
+    (kill,) = events.poll(EVERYONE)
+    assert (kill.path, kill.at_limit, kill.at_pod_limit) == (A, False, False)
+
+
+@pytest.mark.parametrize("gone", [POD, B])
+def test_memory_events_a_kill_whose_limit_cannot_be_read_again_is_told_as_nobodys(
+    events: MemoryEvents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    for path in (POD, A, B):
+        events.add(path)
+    write(tmp_path, A, 1)
+    descriptors = {events._files[path].fd: path for path in (POD, A, B)}
+    readings: list[str] = []
+
+    def read_counts(fd: int) -> _Counts | None:
+        readings.append(descriptors[fd])
+        return None if readings.count(gone) > 1 and descriptors[fd] == gone else _read_counts(fd)
+
+    monkeypatch.setattr(memory_events, "_read_counts", read_counts)
+    (kill,) = events.poll(EVERYONE)
+    assert (kill.path, kill.at_pod_limit) == (A, False)
 
 
 def test_memory_events_a_limit_that_is_seen_hit_before_its_kill_is_counted_is_not_forgotten(
