@@ -24,6 +24,7 @@ import pytest
 from agent.metrics.call_result import CallKind
 from agent.node.reports.client import WebhookClient
 from agent.webhook.admission.glance import MAX_REVIEW_BYTES, Unread
+from agent.webhook.admission.logged_reasons import MOST_REASONS
 from agent.webhook.http.access import Sender
 from agent.webhook.http.bodies import MAX_DISCARDED_BYTES, MAX_HEAD_BYTES, MAX_REVIEWS_BYTES
 from agent.webhook.http.routes import MAX_BODIES, HttpAnswer, fault
@@ -58,6 +59,18 @@ def connected(hook: Running) -> ssl.SSLSocket:
             return hook.plain()
         except OSError:
             assert time.monotonic() < until
+
+
+def test_a_flood_of_one_kind_from_many_addresses_hides_no_other_kind_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running(services(review=lambda *_: b"read"), tmp_path) as hook:
+        for number in range(300):
+            hook.app._count_unread(Unread.CONTAINERS, f"10.0.{number // 256}.{number % 256}")
+        hook.app._count_unread(Unread.SHARE, "10.1.0.1")
+    records = [vars(record) for record in caplog.records if record.message.startswith("a review is not read")]
+    assert len(records) == MOST_REASONS + 1
+    assert records[-1]["address"] == "10.1.0.1"
 
 
 def await_health(hook: Running) -> None:

@@ -147,7 +147,8 @@ class WebhookApp:
         self._pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="worker")
         self._scrapers = ThreadPoolExecutor(MAX_SCRAPES, thread_name_prefix="scrape")
         self._under_way = 0
-        self._logged: Final = LoggedReasons(time.monotonic)
+        # Of each its own: who sends one kind from many addresses leaves the others room in the log.
+        self._logged: Final = {why: LoggedReasons(time.monotonic) for why in Unread}
         self.bodies: Final = Bodies(settings.request_seconds)
         self.shares: Final = Shares(time.monotonic, share_ratio=settings.address_share_ratio)
         self._turns, self._line = FairQueue(), AnswerLine()
@@ -232,7 +233,7 @@ class WebhookApp:
     def _count_unread(self, why: Unread, peer: str) -> None:
         """Count a review that is answered unread, and log why, once an hour for each address."""
         self._services.failed(why)
-        if self._logged.is_due(f"{why} {peer}"):
+        if self._logged[why].is_due(f"{why} from {peer}"):
             reason = UNREAD_WORDS[why]
             log.warning(
                 "a review is not read and its pod admitted as it came", extra={"reason": reason, "address": peer}

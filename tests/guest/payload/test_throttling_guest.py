@@ -18,18 +18,19 @@ def test_group_held_by_its_own_cpu_max_is_throttled_and_does_not_wait(tree: Full
     tree.spawn("c", "busy")
 
     def is_held_and_stalls(seen: Seen) -> bool:  # so there is something to take out of the waiting
-        return is_held(seen) and seen.rate("cpu_some_usec") > 0.7
+        # The kernel counts the throttling when it ends: where the host held the guest up meanwhile, in a later step
+        # than the waiting, and more than that step is long; what is more counts for nothing.
+        is_counted_in_time = seen.peak_rate("throttled_usec") <= 1.0
+        return is_held(seen) and is_counted_in_time and seen.rate("cpu_some_usec") > 0.7
 
-    seen = seen_where(tree, "c", is_held_and_stalls, seconds=SECONDS)
-    window = seen.window
+    window = seen_where(tree, "c", is_held_and_stalls, seconds=SECONDS).window
 
     assert window.throttled_ratio is not None
     assert window.waiting_ratio is not None
     assert window.usage_peak_millicores is not None
-    # One loop that may run 20 % of the time is held for 80 %; the waiting that PSI sees meanwhile is just that. What is
-    # left of it are moments in which others had the guest's CPUs, or the host had.
+    # One loop that may run 20 % of the time is held for 80 %; the waiting that PSI sees meanwhile is just that.
     assert window.throttled_ratio > 0.6
-    assert window.waiting_ratio < 0.5 * seen.rate("cpu_some_usec")
+    assert window.waiting_ratio < 0.2
     assert window.throttled_periods_ratio is not None
     assert window.throttled_periods_ratio > 0.8
     assert 100 < window.usage_peak_millicores < 400
