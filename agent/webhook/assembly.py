@@ -153,7 +153,11 @@ class Webhook:
             )
             self._know()
             self._learn()
+            self._admit()
+            self._control()
+            self._judge()
             self._answer()
+            self._measure()
             undone.pop_all()
 
     def _know(self) -> None:
@@ -245,11 +249,10 @@ class Webhook:
             self._loop("settle", self._settling.look, SETTLE_SECONDS),
         )
 
-    def _answer(self) -> None:
-        """Build what answers."""
+    def _admit(self) -> None:
+        """Build what sizes pods: new ones at their admission, running ones by directives to their nodes."""
         settings = self.settings
-        sizing = settings.of_admission()
-        director = Director(
+        self._director = Director(
             self.facts,
             self.index,
             stop_shrinking_seconds=settings.act.shrink_barred_seconds,
@@ -257,24 +260,20 @@ class Webhook:
             setbacks=self.shares,
             pause=self._precedence.breathe,
         )
-        access = Access(
-            self._api,
-            settings.access,
-            namespace=settings.cluster.namespace,
-            places=self.facts,
-            clock=time.monotonic,
-            keys=SigningKeys(self._api),
-        )
-        reviewer = Reviewer(
+        self._reviewer = Reviewer(
             self.facts,
             self.index,
-            sizing,
+            settings.of_admission(),
             growth=self._growth,
             taken_back=self.shares.taken_back,
             count=self.metrics.count_admission,
         )
+
+    def _control(self) -> None:
+        """Build what writes to the cluster: loops of which the leader's do."""
+        settings = self.settings
         permission = WritePermission(is_leader=self._is_leader, pause_reason=lambda: self.facts.rules().pause_reason)
-        placeholders = Placeholders(
+        self._placeholders = Placeholders(
             self._api,
             settings.placeholders,
             permission=permission,
@@ -287,37 +286,118 @@ class Webhook:
             permission=permission,
             instance=self.lease.identity,
             collaborators=Collaborators(
-                sizer=AdmissionSizer(
-                    reviewer.admission, is_ready=lambda: self.facts.is_complete and self.index.is_loaded
-                ),
+                sizer=AdmissionSizer(self._reviewer.admission, is_ready=self._is_read),
                 activities=Schedules(),
-                keeper=placeholders,
+                keeper=self._placeholders,
             ),
             pace=self._pace,
             # A loop that never runs has no place on the page.
             counts=None if settings.buffers.mode is BufferMode.OFF else self.metrics.loops.begin("buffers"),
         )
-        self.vpas = self._vpa_controller(reviewer)
-        self.hpas = self._hpa_targets(reviewer)
-        arbiter = Arbiter(
+        self.vpas = self._vpa_controller()
+        self.hpas = self._hpa_targets()
+
+    def _judge(self) -> None:
+        """Build what judges the evictions and taints that nodes ask for."""
+        settings = self.settings
+        self._arbiter = Arbiter(
             api=self._api,
             store=EvictionStore(self._store, clock=database_now),
             facts=self.facts,
-            admission=lambda pod: reviewer.admission(pod, None),
+            admission=lambda pod: self._reviewer.admission(pod, None),
             options=settings.arbiter,
-            sizing=sizing,
-            give_way=GivingWay(self._api, pods=placeholders.pods),
+            sizing=settings.of_admission(),
+            give_way=GivingWay(self._api, pods=self._placeholders.pods),
         )
-        taints = TaintCap(store=TaintStore(self._store, now=database_now), facts=self.facts, options=settings.arbiter)
-        posts = Posts(
+        self._taints = TaintCap(
+            store=TaintStore(self._store, now=database_now), facts=self.facts, options=settings.arbiter
+        )
+
+    def _answer(self) -> None:
+        """Build what answers, and the server that is asked."""
+        settings = self.settings
+        access = Access(
+            self._api,
+            settings.access,
+            namespace=settings.cluster.namespace,
+            places=self.facts,
+            clock=time.monotonic,
+            keys=SigningKeys(self._api),
+        )
+        posts, importer = self._posts(access), self._importer(access)
+        doors = Doors(posts, importer)
+        costs = self._cost_questions(access)
+        questions = self._questions(access, costs)
+        summaries = self._summaries(access, questions)
+        events = EventQuestions(access, self._store, self.metrics)
+        policies = PolicyQuestions(access, self.index, self.facts, questions.applying, questions.applies, self.metrics)
+        buffers = self._buffer_questions(access)
+        services = Services(
+            review=self._precedence.first(self._reviewer.review),
+            failed=self.metrics.count_unread,
+            known=doors.known,
+            entering=doors.entering,
+            report=posts.report,
+            evictions=posts.evictions,
+            taint=posts.taint,
+            history=importer.history,
+            runs=posts.runs,
+            decisions=posts.decisions,
+            workloads=questions.workloads,
+            workload=questions.workload,
+            forget=self._forgetter(access).forget,
+            nodes=questions.nodes,
+            summary=summaries.summary,
+            events=events.events,
+            policy=policies.policy,
+            buffers=buffers.buffers,
+            buffer=buffers.buffer,
+            cost=costs.cost,
+            rejected=lambda kind: self.metrics.count_call(kind, CallResult.OVERLOAD),
+            page=self.metrics.page,
+            scrape_rejected=self.metrics.count_rejected_scrape,
+            ready=self.ready,
+            openapi=document(),
+            most_report_bytes=settings.access.body_bytes,
+        )
+        self.server = HttpsServer(
+            WebhookApp(services, settings.listening),
+            self.listener,
+            self.certificates.served_context(),
+            settings.listening,
+            loop_works=self._precedence.loop_works,
+        )
+
+    def _measure(self) -> None:
+        """Put the series of all parts on the page of metrics."""
+        self.metrics.read(
+            *own_series.of_history(self.index, self.tailer, self._folder, self._sizes, self._takes_reports),
+            *own_series.of_directives(self._director),
+            *own_series.of_prices(self._prices),
+            *own_series.of_shares(self.shares),
+            *own_series.of_cluster(self.facts, self.lease),
+            *own_series.of_certificate(self.certificates),
+            *own_series.of_evictions(self._arbiter),
+            *own_series.of_buffers(self.buffers),
+            *own_series.of_vpas(self.vpas, self.facts),
+            *own_series.of_hpas(self.hpas, self.facts),
+            *own_series.of_taints(self._taints, lambda: most_tainted(self.facts.node_count(), self.settings.arbiter)),
+            *own_series.of_connections(self.server.connections),
+        )
+
+    # -- what answers, one by one ----------------------------------------------------------------------------------
+
+    def _posts(self, access: Access) -> Posts:
+        settings = self.settings
+        return Posts(
             PostParts(
                 access=access,
                 store=self._store,
                 facts=self.facts,
                 encode=encode_report,
-                directives=lambda node: director.directives_of(node, time.time()),
-                arbitrate=arbiter.decide,
-                taint=taints.decide,
+                directives=lambda node: self._director.directives_of(node, time.time()),
+                arbitrate=self._arbiter.decide,
+                taint=self._taints.decide,
                 taint_seconds=settings.arbiter.taint_grant_seconds,
                 appended=self._see_report,
                 followed=self._see_runs,
@@ -327,63 +407,10 @@ class Webhook:
             settings.access,
             self.metrics,
         )
-        defaults = self._defaults()
-        costs = CostQuestions(
-            CostParts(
-                access=access,
-                histories=self.index,
-                facts=self.facts,
-                budgets=lambda: read_budgets(self._api),
-                prices=self._prices,
-                pause=self._precedence.give_way,
-            ),
-            defaults,
-            self.metrics,
-        )
-        questions = Questions(
-            QueryParts(
-                access=access,
-                histories=self.index,
-                facts=self.facts,
-                directive=director.directive_of,
-                statistics=Statistics(self._store, self.index.places).of,
-                marks=self._store.nodes,
-                shares=self.shares.fares,
-                store=self._store,
-                costs=costs.workload_costs,
-                share_window_seconds=settings.guard.share_window_seconds,
-                pause=self._precedence.give_way,
-            ),
-            defaults,
-            self.metrics,
-        )
-        summaries = SummaryQuestions(
-            SummaryParts(
-                access=access,
-                store=self._store,
-                histories=self.index,
-                facts=self.facts,
-                applying=questions.applying,
-                standings=questions.standings,
-                leader=lambda: self.lease.holder,
-                config_map=f"{settings.cluster.namespace}/{settings.cluster.config_map}",
-                pause=self._precedence.give_way,
-            ),
-            self.metrics,
-        )
-        events = EventQuestions(access, self._store, self.metrics)
-        policies = PolicyQuestions(access, self.index, self.facts, questions.applying, questions.applies, self.metrics)
-        forgetter = Forgetter(
-            ForgetParts(
-                access=access,
-                store=self._store,
-                merged=self.index.merged,
-                ordered=self._following.wake,
-                wait_for=self.tailer.wait_for,
-            ),
-            self.metrics,
-        )
-        importer = Importer(
+
+    def _importer(self, access: Access) -> Importer:
+        settings = self.settings
+        return Importer(
             ImportParts(
                 access=access,
                 store=self._store,
@@ -394,80 +421,93 @@ class Webhook:
             settings.access,
             self.metrics,
         )
-        doors = Doors(posts, importer)
-        buffer_questions = BufferQuestions(
+
+    def _forgetter(self, access: Access) -> Forgetter:
+        return Forgetter(
+            ForgetParts(
+                access=access,
+                store=self._store,
+                merged=self.index.merged,
+                ordered=self._following.wake,
+                wait_for=self.tailer.wait_for,
+            ),
+            self.metrics,
+        )
+
+    def _cost_questions(self, access: Access) -> CostQuestions:
+        return CostQuestions(
+            CostParts(
+                access=access,
+                histories=self.index,
+                facts=self.facts,
+                budgets=lambda: read_budgets(self._api),
+                prices=self._prices,
+                pause=self._precedence.give_way,
+            ),
+            self._defaults(),
+            self.metrics,
+        )
+
+    def _questions(self, access: Access, costs: CostQuestions) -> Questions:
+        return Questions(
+            QueryParts(
+                access=access,
+                histories=self.index,
+                facts=self.facts,
+                directive=self._director.directive_of,
+                statistics=Statistics(self._store, self.index.places).of,
+                marks=self._store.nodes,
+                shares=self.shares.fares,
+                store=self._store,
+                costs=costs.workload_costs,
+                share_window_seconds=self.settings.guard.share_window_seconds,
+                pause=self._precedence.give_way,
+            ),
+            self._defaults(),
+            self.metrics,
+        )
+
+    def _summaries(self, access: Access, questions: Questions) -> SummaryQuestions:
+        cluster = self.settings.cluster
+        return SummaryQuestions(
+            SummaryParts(
+                access=access,
+                store=self._store,
+                histories=self.index,
+                facts=self.facts,
+                applying=questions.applying,
+                standings=questions.standings,
+                leader=lambda: self.lease.holder,
+                config_map=f"{cluster.namespace}/{cluster.config_map}",
+                pause=self._precedence.give_way,
+            ),
+            self.metrics,
+        )
+
+    def _buffer_questions(self, access: Access) -> BufferQuestions:
+        return BufferQuestions(
             self.buffers,
             access,
             self.metrics,
             replica=self.lease.identity,
-            namespace=settings.cluster.namespace,
+            namespace=self.settings.cluster.namespace,
             leader=lambda: self.lease.holder,
         )
-        app = WebhookApp(
-            Services(
-                review=self._precedence.first(reviewer.review),
-                failed=self.metrics.count_unread,
-                known=doors.known,
-                entering=doors.entering,
-                report=posts.report,
-                evictions=posts.evictions,
-                taint=posts.taint,
-                history=importer.history,
-                runs=posts.runs,
-                decisions=posts.decisions,
-                workloads=questions.workloads,
-                workload=questions.workload,
-                forget=forgetter.forget,
-                nodes=questions.nodes,
-                summary=summaries.summary,
-                events=events.events,
-                policy=policies.policy,
-                buffers=buffer_questions.buffers,
-                buffer=buffer_questions.buffer,
-                cost=costs.cost,
-                rejected=lambda kind: self.metrics.count_call(kind, CallResult.OVERLOAD),
-                page=self.metrics.page,
-                scrape_rejected=self.metrics.count_rejected_scrape,
-                ready=self.ready,
-                openapi=document(),
-                most_report_bytes=settings.access.body_bytes,
-            ),
-            settings.listening,
-        )
-        self.server = HttpsServer(
-            app,
-            self.listener,
-            self.certificates.served_context(),
-            settings.listening,
-            loop_works=self._precedence.loop_works,
-        )
-        self.metrics.read(
-            *own_series.of_history(self.index, self.tailer, self._folder, self._sizes, self._takes_reports),
-            *own_series.of_directives(director),
-            *own_series.of_prices(self._prices),
-            *own_series.of_shares(self.shares),
-            *own_series.of_cluster(self.facts, self.lease),
-            *own_series.of_certificate(self.certificates),
-            *own_series.of_evictions(arbiter),
-            *own_series.of_buffers(self.buffers),
-            *own_series.of_vpas(self.vpas, self.facts),
-            *own_series.of_hpas(self.hpas, self.facts),
-            *own_series.of_taints(taints, lambda: most_tainted(self.facts.node_count(), settings.arbiter)),
-            *own_series.of_connections(self.server.connections),
-        )
 
-    def _vpa_controller(self, reviewer: Reviewer) -> VpaController:
+    # -- what writes, one by one -----------------------------------------------------------------------------------
+
+    def _vpa_controller(self) -> VpaController:
         options = self.settings.vpa_objects
         return VpaController(
             VpaParts(
                 api=self._api,
                 facts=self.facts,
-                admission=lambda pod, is_left: reviewer.admission(pod, None, is_left_to_others=is_left),
+                admission=lambda pod, is_left: self._reviewer.admission(pod, None, is_left_to_others=is_left),
                 publishing=PublisherParts(
                     api=self._api,
                     facts=self.facts,
                     workloads=lambda: (seen.workload for seen in self.index.workloads()),
-                    admission=lambda pod: reviewer.admission(pod, None),
+                    admission=lambda pod: self._reviewer.admission(pod, None),
                 ),
                 may_write=self._may_write,
                 is_ready=self._is_read,
@@ -476,19 +516,21 @@ class Webhook:
             counts=self.metrics.loops.begin("vpas") if options.enabled else None,
         )
 
-    def _hpa_targets(self, reviewer: Reviewer) -> HpaTargets:
+    def _hpa_targets(self) -> HpaTargets:
         options = self.settings.hpa
         return HpaTargets(
             HpaParts(
                 api=self._api,
                 facts=self.facts,
-                admission=lambda pod: reviewer.admission(pod, None),
+                admission=lambda pod: self._reviewer.admission(pod, None),
                 may_write=self._may_write,
                 is_ready=self._is_read,
             ),
             options,
             counts=None if options.preserve is Preserve.OFF else self.metrics.loops.begin("hpas"),
         )
+
+    # -- what the parts ask of each other --------------------------------------------------------------------------
 
     def _takes_reports(self) -> bool:
         return self._store.is_prepared and not self._store.refuses_writes
