@@ -78,7 +78,7 @@ class Parts:
     """Leads connections on (native/forward.c)."""
 
 
-def ensure(progress: Progress = lambda _line: None, *, with_old: bool = True) -> Parts:
+def ensure(progress: Progress = lambda _line: None, *, with_old: bool = False) -> Parts:
     """Find the parts, and obtain or build those that are missing; an older cluster's only where it is asked for.
 
     Raises:
