@@ -65,6 +65,18 @@ class Measurements:
 NOTHING_MEASURED: Final = Measurements()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What the demand of any container of the node is made of."""
+
+    node: Node | None
+    index: Mapping[Key, Recommendation]
+    urgent: Mapping[Key, Urgent]
+    measured: Measurements
+    settings: DemandSettings
+    calm_falls: CalmFalls
+
+
 def demands(
     state: NodeState,
     recommendations: Iterable[Recommendation],
@@ -87,7 +99,14 @@ def demands(
     ``limit_held`` whether a container's memory limit may not rise again yet. With ``as_enforced`` mode recommend is
     treated as enforce, to see what would be done.
     """
-    index, calm_falls = _index(recommendations, state.pods), calm_falls_of(settings.act)
+    known = _Known(
+        node=state.node,
+        index=_index(recommendations, state.pods),
+        urgent=urgent,
+        measured=measured,
+        settings=settings,
+        calm_falls=calm_falls_of(settings.act),
+    )
     waits: dict[str, Waits] = {}
     pod_demands: list[PodDemand] = []
     for pod in state.pods:
@@ -119,25 +138,16 @@ def demands(
             by_cluster=directed.reserved(workload, orders.share_in_force),
         )
         frozen = directed.frozen_axes(workload)
-        shared_limit_bytes = _most_limit_bytes(state, orders, settings.bounds, "")
         containers = tuple(
             _container_demand(
                 pod,
                 container,
-                index,
-                urgent,
-                measured,
-                settings.bounds,
-                settings.plan,
-                state.node,
-                most_limit_bytes=_stated_limit(container)
-                if limit_held(workload, container.name)
-                else _most_limit_bytes(state, orders, settings.bounds, container.name)
-                if orders.container_policies.policies
-                else shared_limit_bytes,
-                calm_falls=calm_falls,
+                known,
+                most_limit_bytes=_most_limit_bytes(
+                    container, orders, known, is_held=limit_held(workload, container.name)
+                ),
             )
-            for container in (*(container for container in pod.init_containers if _runs_on(container)), *pod.containers)
+            for container in (*filter(_runs_on, pod.init_containers), *pod.containers)
         )
         if reserved is None and all(container.cpu is None and container.memory is None for container in containers):
             reserved = ReservedReason.NO_DATA
@@ -194,63 +204,18 @@ def _index(recommendations: Iterable[Recommendation], pods: Iterable[Pod]) -> di
 
 
 def _container_demand(
-    pod: Pod,
-    container: Container,
-    index: Mapping[Key, Recommendation],
-    urgent: Mapping[Key, Urgent],
-    measured: Measurements,
-    bounds: BoundsOptions,
-    plan: PlanOptions,
-    node: Node | None,
-    *,
-    most_limit_bytes: int | None,
-    calm_falls: CalmFalls,
+    pod: Pod, container: Container, known: _Known, *, most_limit_bytes: int | None
 ) -> ContainerDemand:
     key = (pod.cgroup_uid, container.name)
-    recommendation = index.get(key)
-    pressing = urgent.get(key, _CALM)
-    stated = container.resources
+    recommendation = known.index.get(key)
+    pressing = known.urgent.get(key, _CALM)
     cpu = recommendation.cpu_millicores if recommendation is not None else None
     memory = recommendation.memory_bytes if recommendation is not None else None
-    cpu_demand = _demand(cpu, stated.cpu_request_millicores, pressing.cpu_millicores, is_past=pressing.is_past)
-    if cpu is not None and cpu_demand is not None and cpu.has_credit:
-        cpu_demand = replace(cpu_demand, calm_falls=calm_falls)
-    memory_demand = _demand(memory, stated.memory_request_bytes, pressing.memory_bytes, is_past=pressing.is_past)
-    if cpu is not None and cpu_demand is not None:
-        cpu_demand = _with_own(cpu, cpu_demand, Resource.CPU, pressing.cpu_millicores, node)
-    if memory is not None and memory_demand is not None:
-        memory_demand = _with_own(memory, memory_demand, Resource.MEMORY, pressing.memory_bytes, node)
-    if memory is not None and memory_demand is not None and Bound.LIMIT_UNFILLED in memory.bounds:
-        memory_demand = _within_limit(memory_demand, stated.memory_limit_bytes)
+    cpu_demand = _cpu_demand(cpu, container, pressing, known)
+    memory_demand = _memory_demand(memory, container, pressing, known)
     if memory_demand is not None:
-        memory_demand = replace(
-            memory_demand,
-            limit=_known_long_enough(memory_demand.limit, stated.memory_limit_bytes, recommendation, plan),
-        )
-        held = math.ceil(measured.working_set_bytes.get(key, 0) * bounds.memory_in_use_ratio)
-        needed = 0 if container.runtime is None else container.runtime.request_floor_bytes(memory_demand.peak)
-        held = max(held, min(needed, stated.memory_request_bytes or 0))
-        least = max(held, needed)
-        base = max(memory_demand.base, least)
-        memory_demand = replace(
-            memory_demand,
-            base=base,
-            peak=max(base, memory_demand.peak),
-            sustained=_at_least(least, memory_demand.sustained),
-            sustained_peak=_at_least(least, memory_demand.sustained_peak),
-            sustained_limit=None if pressing.memory_limit_bytes is None else memory_demand.limit or 0,
-            limit=_limit(memory_demand.limit, stated.memory_limit_bytes, pressing.memory_limit_bytes, most_limit_bytes),
-            short=pressing.memory_short if memory_demand.is_urgent else None,
-            in_use=measured.memory_current_bytes.get(key),
-            is_limit_read=memory is not None and Bound.READ_AT_START in memory.bounds,
-            held=held or None,
-            is_limit_young=recommendation is not None
-            and recommendation.basis.memory_measured_seconds < plan.memory_limit_history_seconds,
-        )
-        if memory_demand.foreseen_limit is not None:
-            advised = _known_long_enough(memory_demand.foreseen_limit, stated.memory_limit_bytes, recommendation, plan)
-            wish = _limit(advised, stated.memory_limit_bytes, pressing.memory_limit_bytes, most_limit_bytes)
-            memory_demand = replace(memory_demand, foreseen_limit=wish)
+        memory_demand = _above_use(memory_demand, key, container, known)
+        memory_demand = _with_limits(memory_demand, recommendation, container, pressing, known, most_limit_bytes)
     return ContainerDemand(
         name=container.name,
         kind=container.kind,
@@ -258,6 +223,71 @@ def _container_demand(
         memory=memory_demand,
         cpu_withheld=_withheld(cpu, cpu_demand),
         memory_withheld=_withheld(memory, memory_demand),
+    )
+
+
+def _cpu_demand(advice: Advice | None, container: Container, pressing: Urgent, known: _Known) -> Demand | None:
+    request, urgent = container.resources.cpu_request_millicores, pressing.cpu_millicores
+    demand = _demand(advice, request, urgent, is_past=pressing.is_past)
+    if advice is None or demand is None:
+        return demand
+    if advice.has_credit:
+        demand = replace(demand, calm_falls=known.calm_falls)
+    return _with_own(advice, demand, Resource.CPU, urgent, known.node)
+
+
+def _memory_demand(advice: Advice | None, container: Container, pressing: Urgent, known: _Known) -> Demand | None:
+    """Return the demand by advice and urgency alone."""
+    stated, urgent = container.resources, pressing.memory_bytes
+    demand = _demand(advice, stated.memory_request_bytes, urgent, is_past=pressing.is_past)
+    if advice is None or demand is None:
+        return demand
+    demand = _with_own(advice, demand, Resource.MEMORY, urgent, known.node)
+    return _within_limit(demand, stated.memory_limit_bytes) if Bound.LIMIT_UNFILLED in advice.bounds else demand
+
+
+def _above_use(demand: Demand, key: Key, container: Container, known: _Known) -> Demand:
+    """Return a demand of memory that asks for no less than what is in use, or what the runtime has to have."""
+    held = math.ceil(known.measured.working_set_bytes.get(key, 0) * known.settings.bounds.memory_in_use_ratio)
+    needed = 0 if container.runtime is None else container.runtime.request_floor_bytes(demand.peak)
+    held = max(held, min(needed, container.resources.memory_request_bytes or 0))
+    least = max(held, needed)
+    base = max(demand.base, least)
+    return replace(
+        demand,
+        base=base,
+        peak=max(base, demand.peak),
+        sustained=_at_least(least, demand.sustained),
+        sustained_peak=_at_least(least, demand.sustained_peak),
+        in_use=known.measured.memory_current_bytes.get(key),
+        held=held or None,
+    )
+
+
+def _with_limits(
+    demand: Demand,
+    recommendation: Recommendation | None,
+    container: Container,
+    pressing: Urgent,
+    known: _Known,
+    most_limit_bytes: int | None,
+) -> Demand:
+    """Return a demand of memory with the limits that may be written: no fall after so short a time, none too high."""
+    plan, stated, urgent = known.settings.plan, container.resources.memory_limit_bytes, pressing.memory_limit_bytes
+    advised = _known_long_enough(demand.limit, stated, recommendation, plan)
+    foreseen = demand.foreseen_limit
+    if foreseen is not None:
+        foreseen = _known_long_enough(foreseen, stated, recommendation, plan)
+        foreseen = _limit(foreseen, stated, urgent, most_limit_bytes)
+    return replace(
+        demand,
+        sustained_limit=None if urgent is None else advised or 0,
+        limit=_limit(advised, stated, urgent, most_limit_bytes),
+        foreseen_limit=foreseen,
+        short=pressing.memory_short if demand.is_urgent else None,
+        is_limit_read=recommendation is not None and Bound.READ_AT_START in recommendation.memory_bytes.bounds,
+        is_limit_young=recommendation is not None
+        and recommendation.basis.memory_measured_seconds < plan.memory_limit_history_seconds,
     )
 
 
@@ -372,20 +402,19 @@ def _limit(advised: int | None, stated: int | None, urgent: int | None, most: in
     return min(wished, max(most, stated))
 
 
-def _most_limit_bytes(state: NodeState, orders: Orders, bounds: BoundsOptions, container: str) -> int | None:
+def _most_limit_bytes(container: Container, orders: Orders, known: _Known, *, is_held: bool) -> int | None:
     """Return the most that a memory limit may be raised to: what was ordered for it, else what the node has.
 
-    A limit costs no room, so nothing else would stop one that follows a leak; past the node's memory it is none.
+    A limit costs no room, so nothing else would stop one that follows a leak; past the node's memory it is none. One
+    that is held for now rises not at all.
     """
-    most = orders.bounds_of(container, Resource.MEMORY)[1]
-    ordered = most if most is not None else bounds.max_memory_bytes
-    allocatable = state.node.allocatable_memory_bytes if state.node is not None else None
-    known = [amount for amount in (ordered, allocatable) if amount is not None]
-    return min(known, default=None)
-
-
-def _stated_limit(container: Container) -> int | None:
-    return container.resources.memory_limit_bytes
+    if is_held:
+        return container.resources.memory_limit_bytes
+    most = orders.bounds_of(container.name, Resource.MEMORY)[1]
+    ordered = most if most is not None else known.settings.bounds.max_memory_bytes
+    allocatable = known.node.allocatable_memory_bytes if known.node is not None else None
+    amounts = [amount for amount in (ordered, allocatable) if amount is not None]
+    return min(amounts, default=None)
 
 
 def _whole(amount: float | None, otherwise: int) -> int:
