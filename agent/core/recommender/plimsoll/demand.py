@@ -24,7 +24,7 @@ from agent.core.recommender.plimsoll.likeness import HourBook, open_book, weigh
 from agent.core.recommender.plimsoll.price import cheapest_levels, levels_of_share, masses
 
 TOGETHER_ROWS: Final = 64
-"""Rows worked out together: what one answer takes beside the state is 2 MiB then, however many containers there are."""
+"""Rows worked out together: what one answer takes beside the state is 3 MiB then, however many containers there are."""
 BASE_SHARE: Final = 0.75
 """Of the minutes of hours like this one, as of those of the window."""
 _QUARTER: Final = 0
@@ -84,19 +84,31 @@ class HourBeginning:
 
 
 @dataclass(frozen=True, slots=True)
+class _Wants:
+    """What the hours before one say of all rows; without the hours themselves, which would be 14 kB per row."""
+
+    amounts: Floats
+    """Shape ``(2, n)``."""
+    bases: Floats
+    known_hours: Floats
+    """Sum of the shares of each hour's minutes that are known."""
+    has_hours: Bools
+
+
+@dataclass(frozen=True, slots=True)
 class _OpenedHour:
     """What holds for a whole hour, of all rows."""
 
-    book: HourBook
+    hour: int
     looks: Singles
     has_looks: Bools
     answers: Floats
     """Shape ``(2, n)``."""
-    bases: Floats
+    wants: _Wants
 
 
 class DemandMemory:
-    """Minutes and hours of all rows, and answers from them; 22 kB per row."""
+    """Minutes and hours of all rows, and answers from them; 6 kB per row."""
 
     def __init__(self, prices: tuple[float, float], rows: int) -> None:
         self._prices = prices
@@ -132,7 +144,7 @@ class DemandMemory:
             self._close()
             self._ring.open(hour, *self._looks(hour))
             self._running = hour
-        if self._opened is not None and hour < self._opened.book.hour:
+        if self._opened is not None and hour < self._opened.hour:
             self._opened = None
         if self._chain_hour is not None and hour < self._chain_hour - 1:
             self._chain_hour = None
@@ -161,44 +173,43 @@ class DemandMemory:
         opened = self._open_at(hour)
         quarter, last = (self._last.largest(minutes)[rows].astype(np.float64) for minutes in LOOK_MINUTES)
         begun = opened.answers[:, rows]
-        begun = np.where(opened.book.has_hours[rows], begun, np.maximum(begun, last))
+        begun = np.where(opened.wants.has_hours[rows], begun, np.maximum(begun, last))
         running = self._last.levels()[1] if self._running == hour else np.zeros(self._rows)
         return ExpectedDemand(
             begun_millicores=begun,
             quarter_millicores=quarter,
             answer_millicores=np.where(quarter > begun, follow(begun, quarter), begun),
-            base_millicores=np.minimum(opened.bases[rows], begun.min(axis=0)),
-            known_minutes=opened.book.known_ratio[rows].sum(axis=1) * MINUTES_PER_HOUR + running[rows],
+            base_millicores=np.minimum(opened.wants.bases[rows], begun.min(axis=0)),
+            known_minutes=opened.wants.known_hours[rows] * MINUTES_PER_HOUR + running[rows],
         )
 
     def beginning(self, row: int, price: Price, now_unix_seconds: float) -> HourBeginning:
         """Return how the answer of the hour's beginning came about at a price."""
-        opened, rows = self._open_at(hour_of(now_unix_seconds)), np.array([row])
-        book, looks = opened.book, opened.looks[:, rows]
-        weights = weigh(book, rows, looks, opened.has_looks[rows], book.hour * float(HOUR_SECONDS))
+        opened, rows = self._open_at(hour_of(now_unix_seconds)), slice(row, row + 1)
+        book, looks = open_book(self._ring, opened.hour, rows), opened.looks[:, rows]
+        weights = weigh(book, looks, opened.has_looks[rows], book.hour * float(HOUR_SECONDS))
         return HourBeginning(
             hour=book.hour,
             looks=tuple(looks[:, 0].tolist()),
             has_looks=bool(opened.has_looks[row]),
             hours=book.hours,
             likeness=weights[0],
-            levels=book.levels[row],
-            masses=masses(book, rows, weights)[0],
-            cheapest_millicores=float(self._cheapest(book, rows, weights, looks)[price, 0]),
-            image_since_hour=int(book.image_since[row]) if (book.hours < book.image_since[row]).any() else None,
+            levels=book.levels[0],
+            masses=masses(book, weights)[0],
+            cheapest_millicores=float(self._cheapest(book, weights, looks)[price, 0]),
+            image_since_hour=int(book.image_since[0]) if (book.hours < book.image_since[0]).any() else None,
             before_millicores=float(self._chain[price, row]),
             answer_millicores=float(opened.answers[price, row]),
         )
 
     def _open_at(self, hour: int) -> _OpenedHour:
         """Return what holds for an hour; it is worked out once, or when a minute before it comes late."""
-        if self._opened is None or self._opened.book.hour != hour:
+        if self._opened is None or self._opened.hour != hour:
             self._close()
             self._follow_until(hour)
-            book = open_book(self._ring, hour)
             looks, has_looks = self._ring.looks(hour) or self._looks(hour)
-            wanted, bases = self._wanted(book, looks, has_looks)
-            self._opened = _OpenedHour(book, looks, has_looks, follow(self._chain, wanted), bases)
+            wants = self._wants(hour, looks, has_looks)
+            self._opened = _OpenedHour(hour, looks, has_looks, follow(self._chain, wants.amounts), wants)
         return self._opened
 
     def _follow_until(self, hour: int) -> None:
@@ -210,23 +221,29 @@ class DemandMemory:
             begun = self._ring.looks(before)
             if begun is None:
                 continue
-            if self._opened is not None and self._opened.book.hour == before:
+            if self._opened is not None and self._opened.hour == before:
                 self._chain = self._opened.answers  # by the same looks, whether or not the hour had begun by then
             else:
-                wanted, _ = self._wanted(open_book(self._ring, before), *begun)
-                self._chain = follow(self._chain, wanted)
+                self._chain = follow(self._chain, self._wants(before, *begun).amounts)
         self._chain_hour = hour
 
-    def _wanted(self, book: HourBook, looks: Singles, has_looks: Bools) -> tuple[Floats, Floats]:
+    def _wants(self, hour: int, looks: Singles, has_looks: Bools) -> _Wants:
         """Return what all rows want of an hour's beginning at each price, and their bases; some rows at a time."""
-        wanted, bases = np.zeros((len(Price), self._rows)), np.zeros(self._rows)
+        wants = _Wants(
+            amounts=np.zeros((len(Price), self._rows)),
+            bases=np.zeros(self._rows),
+            known_hours=np.zeros(self._rows),
+            has_hours=np.zeros(self._rows, dtype=np.bool_),
+        )
         for first in range(0, self._rows, TOGETHER_ROWS):
-            rows = np.arange(first, min(first + TOGETHER_ROWS, self._rows))
-            theirs = looks[:, rows]
-            weights = weigh(book, rows, theirs, has_looks[rows], book.hour * float(HOUR_SECONDS))
-            wanted[:, rows] = np.maximum(self._cheapest(book, rows, weights, theirs), theirs[_QUARTER])
-            bases[rows] = levels_of_share(book, rows, weights, BASE_SHARE)
-        return wanted, bases
+            rows = slice(first, first + TOGETHER_ROWS)
+            book, theirs = open_book(self._ring, hour, rows), looks[:, rows]
+            weights = weigh(book, theirs, has_looks[rows], hour * float(HOUR_SECONDS))
+            wants.amounts[:, rows] = np.maximum(self._cheapest(book, weights, theirs), theirs[_QUARTER])
+            wants.bases[rows] = levels_of_share(book, weights, BASE_SHARE)
+            wants.known_hours[rows] = book.known_ratio.sum(axis=1)
+            wants.has_hours[rows] = book.has_hours
+        return wants
 
-    def _cheapest(self, book: HourBook, rows: Rows, weights: Floats, looks: Singles) -> Floats:
-        return np.where(book.has_hours[rows], cheapest_levels(book, rows, weights, self._prices), looks[_HOUR])
+    def _cheapest(self, book: HourBook, weights: Floats, looks: Singles) -> Floats:
+        return np.where(book.has_hours, cheapest_levels(book, weights, self._prices), looks[_HOUR])

@@ -179,18 +179,20 @@ class HourRing:
         median: Singles = median_of(self._levels[slots, LEVELS - 1].T, self._minutes[slots].T > 0).astype(np.float32)
         return median
 
-    def kept(self, slots: Ints) -> tuple[Ints, Floats, Floats, Bools, Floats]:
-        """Return what these slots hold, double and by row.
+    def kept(
+        self, slots: Ints, rows: slice[int | None, int | None, None]
+    ) -> tuple[Ints, Floats, Floats, Bools, Floats]:
+        """Return what these slots hold of some rows that lie together, double and by row.
 
         Returns:
-            Hours ``(p,)``, levels and looks ``(n, p, 4)``, whether there are looks and known minutes ``(n, p)``.
+            Hours ``(p,)``, levels and looks ``(k, p, 4)``, whether there are looks and known minutes ``(k, p)``.
         """
         return (
             self._hours[slots],
-            np.ascontiguousarray(self._levels[slots].transpose(2, 0, 1), dtype=np.float64),
-            np.ascontiguousarray(self._looks[slots].transpose(2, 0, 1), dtype=np.float64),
-            np.ascontiguousarray(self._has_looks[slots].T),
-            np.ascontiguousarray(self._minutes[slots].T, dtype=np.float64),
+            np.ascontiguousarray(self._levels[slots, :, rows].transpose(2, 0, 1), dtype=np.float64),
+            np.ascontiguousarray(self._looks[slots, :, rows].transpose(2, 0, 1), dtype=np.float64),
+            np.ascontiguousarray(self._has_looks[slots, rows].T),
+            np.ascontiguousarray(self._minutes[slots, rows].T, dtype=np.float64),
         )
 
 

@@ -41,7 +41,6 @@ SPAN_HOURS: Final = REACH_HOURS + HALF_DAY_HOURS
 """Hours before the running one: those that count, and those that the oldest of them looks back on."""
 SLOTS: Final = (SPAN_HOURS + 1) * HOUR_STRETCHES
 _NEVER: Final = -(1 << 40)
-_ONE: Final = np.zeros(1, dtype=np.intp)
 
 _Kind = TypeVar("_Kind", np.float64, np.bool_)
 
@@ -104,8 +103,8 @@ class JointHours:
         book, looks, has_looks, stretches = _opened(hour, demand, share)
         if not book.hours.size:
             return None
-        weights = weigh(book, _ONE, looks, has_looks, hour * float(HOUR_SECONDS))
-        amount = float(cheapest_levels(book, _ONE, weights, (self._price,))[0, 0])
+        weights = weigh(book, looks, has_looks, hour * float(HOUR_SECONDS))
+        amount = float(cheapest_levels(book, weights, (self._price,))[0, 0])
         stretch = int(stretches[book.places[book.levels == amount]].max())
         lately = np.arange(now_stretch - LOOK_MINUTES[0] // STRETCH_MINUTES, now_stretch + 1)
         late = demand[lately - first]

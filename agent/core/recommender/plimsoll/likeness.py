@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from agent.core.history.workloads.hour_peaks import HOUR_SECONDS, MINUTES_PER_HOUR
-from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
+from agent.core.numbers.arrays import Bools, Floats, Ints
 from agent.core.recommender.plimsoll.hours import DAY_HOURS, LEVELS, LOOKS, REACH_HOURS, HourRing, Singles, median_of
 
 HALF_LIFE_HOURS: Final = 120.0
@@ -37,37 +37,37 @@ LEAST_MILLICORES: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HourBook:
-    """The hours before one, prepared for all answers within it: p hours of n rows, 16 kB per row."""
+    """The hours before one, prepared for an answer: p hours of k rows, 16 kB per row."""
 
     hour: int
     hours: Ints
     """Which they are, oldest first, shape ``(p,)``."""
     known_ratio: Floats
-    """Share of each hour's minutes that are known, shape ``(n, p)``."""
+    """Share of each hour's minutes that are known, shape ``(k, p)``."""
     image_since: Ints
-    """The first hour of each row's image, shape ``(n,)``; before all hours where that is not known."""
+    """The first hour of each row's image, shape ``(k,)``; before all hours where that is not known."""
     looks: tuple[Floats, ...]
-    """Logarithms, shape ``(n, p)`` for each look."""
+    """Logarithms, shape ``(k, p)`` for each look."""
     has_looks: Bools
-    """Which hours of which rows have any, shape ``(n, p)``."""
+    """Which hours of which rows have any, shape ``(k, p)``."""
     offsets: Floats
-    """What is added before a logarithm is taken, shape ``(n,)``; millicores."""
+    """What is added before a logarithm is taken, shape ``(k,)``; millicores."""
     levels: Floats
-    """All levels of a row in rising order, shape ``(n, 4 p)``."""
+    """All levels of a row in rising order, shape ``(k, 4 p)``."""
     places: Ints
     """Which hour and level each of them is, as ``4 x hour + level``."""
 
     @property
     def has_hours(self) -> Bools:
-        """Return which rows have an hour that is known, shape ``(n,)``."""
+        """Return which rows have an hour that is known, shape ``(k,)``."""
         known: Bools = np.logical_or.reduce(self.known_ratio > 0, axis=1)
         return known
 
 
-def open_book(ring: HourRing, hour: int) -> HourBook:
-    """Prepare the hours before one."""
+def open_book(ring: HourRing, hour: int, rows: slice[int | None, int | None, None]) -> HourBook:
+    """Prepare the hours before one, of some rows that lie together."""
     slots = ring.before(hour, REACH_HOURS)
-    hours, levels, looks, has_looks, minutes = ring.kept(slots)
+    hours, levels, looks, has_looks, minutes = ring.kept(slots, rows)
     usual = median_of(levels[:, :, LEVELS - 1], minutes > 0)
     offsets = NO_DIFFERENCE_RATIO * np.maximum(usual, LEAST_MILLICORES)
     flat = levels.reshape(levels.shape[0], -1)
@@ -76,7 +76,7 @@ def open_book(ring: HourRing, hour: int) -> HourBook:
         hour=hour,
         hours=hours,
         known_ratio=minutes / MINUTES_PER_HOUR,
-        image_since=ring.image_since(hour),
+        image_since=ring.image_since(hour)[rows],
         looks=tuple(np.log(looks[:, :, look] + offsets[:, np.newaxis]) for look in range(LOOKS)),
         has_looks=has_looks,
         offsets=offsets,
@@ -85,26 +85,25 @@ def open_book(ring: HourRing, hour: int) -> HourBook:
     )
 
 
-def weigh(book: HourBook, rows: Rows, looks: Singles, has_looks: Bools, now_unix_seconds: float) -> Floats:
+def weigh(book: HourBook, looks: Singles, has_looks: Bools, now_unix_seconds: float) -> Floats:
     """Return how much each hour of the book counts, shape ``(k, p)``.
 
     Args:
-        book: Of all rows.
-        rows: Those asked for.
-        looks: How things look now, of these rows, shape ``(4, k)``.
-        has_looks: Which of them have looks at all; of others all hours are alike.
+        book: Of the rows asked for.
+        looks: How things look now, shape ``(4, k)``.
+        has_looks: Which rows have looks at all; of others all hours are alike.
         now_unix_seconds: Within the book's hour.
     """
     age = now_unix_seconds / HOUR_SECONDS - book.hours
     apart = np.abs((age + DAY_HOURS / 2) % DAY_HOURS - DAY_HOURS / 2) / TIME_WIDTH_HOURS
     time = TIME_LEAST + (1.0 - TIME_LEAST) * np.exp(-apart * apart / 2)
-    likeness = np.ones((rows.size, age.size))
+    likeness = np.ones(book.known_ratio.shape)
     for then, now, width in zip(book.looks, looks.astype(np.float64), LOOK_WIDTHS, strict=True):
-        here = np.log(now + book.offsets[rows])
-        difference = np.abs(then[rows] - here[:, np.newaxis])
+        here = np.log(now + book.offsets)
+        difference = np.abs(then - here[:, np.newaxis])
         likeness *= LOOK_LEAST + (1.0 - LOOK_LEAST) * np.exp(difference / -width)
-    likeness[~book.has_looks[rows]] = UNSEEN_START
+    likeness[~book.has_looks] = UNSEEN_START
     likeness[~has_looks] = 1.0
-    likeness[book.hours < book.image_since[rows, np.newaxis]] *= FORMER_IMAGE
-    weights: Floats = likeness * book.known_ratio[rows] * (time * 0.5 ** (age / HALF_LIFE_HOURS))
+    likeness[book.hours < book.image_since[:, np.newaxis]] *= FORMER_IMAGE
+    weights: Floats = likeness * book.known_ratio * (time * 0.5 ** (age / HALF_LIFE_HOURS))
     return weights

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.numbers.arrays import Floats, Rows
+from agent.core.numbers.arrays import Floats
 from agent.core.recommender.plimsoll.likeness import HourBook
 
 LEVEL_SHARES: Final = (1 / 12, 2 / 12, 3 / 12, 6 / 12)
@@ -27,19 +27,18 @@ _WHOLE: Final = 1.0 - 1e-9
 """Where hours are alike, levels end just at a share: rounding must not make it the next level."""
 
 
-def cheapest_levels(book: HourBook, rows: Rows, weights: Floats, prices: Sequence[float]) -> Floats:
+def cheapest_levels(book: HourBook, weights: Floats, prices: Sequence[float]) -> Floats:
     """Return the cheapest level of each row at each price, shape ``(len(prices), k)``; 0 where no hour is known.
 
     Args:
-        book: Of all rows.
-        rows: Those asked for.
-        weights: What the hours of these rows count, shape ``(k, p)``.
+        book: Of the rows asked for.
+        weights: What their hours count, shape ``(k, p)``.
         prices: What being short costs, x being idle.
     """
     if not weights.shape[1]:
-        return np.zeros((len(prices), rows.size))
-    values = book.levels[rows]
-    mass = masses(book, rows, weights)
+        return np.zeros((len(prices), weights.shape[0]))
+    values = book.levels
+    mass = masses(book, weights)
     whole = np.maximum(weights.sum(axis=1), np.finfo(np.float64).tiny)
     mass[:, -1] += UNSEEN * (weights * weights).sum(axis=1) / whole
     below = np.cumsum(mass, axis=1)
@@ -49,24 +48,24 @@ def cheapest_levels(book: HourBook, rows: Rows, weights: Floats, prices: Sequenc
     idle = values * below - amount
     short = (amount[:, -1:] - amount) - values * above
     cost = idle + (BLAME * mean)[:, np.newaxis] * above
-    cheapest = [values[np.arange(rows.size), np.argmin(cost + price * short, axis=1)] for price in prices]
+    cheapest = [values[np.arange(weights.shape[0]), np.argmin(cost + price * short, axis=1)] for price in prices]
     return np.stack(cheapest)
 
 
-def masses(book: HourBook, rows: Rows, weights: Floats) -> Floats:
+def masses(book: HourBook, weights: Floats) -> Floats:
     """Return how much each of the book's levels counts, in their rising order, shape ``(k, 4 p)``."""
     shared = weights[:, :, np.newaxis] * np.array(LEVEL_SHARES)
-    mass: Floats = np.take_along_axis(shared.reshape(rows.size, -1), book.places[rows], axis=1)
+    mass: Floats = np.take_along_axis(shared.reshape(weights.shape[0], -1), book.places, axis=1)
     return mass
 
 
-def levels_of_share(book: HourBook, rows: Rows, weights: Floats, share: float) -> Floats:
+def levels_of_share(book: HourBook, weights: Floats, share: float) -> Floats:
     """Return the least level that at least this share of each row's mass stays within, shape ``(k,)``; 0 = no hour."""
     if not weights.shape[1]:
-        return np.zeros(rows.size)
-    reached = np.cumsum(masses(book, rows, weights), axis=1)
+        return np.zeros(weights.shape[0])
+    reached = np.cumsum(masses(book, weights), axis=1)
     places = np.argmax(reached >= share * _WHOLE * reached[:, -1:], axis=1)
-    levels: Floats = np.take_along_axis(book.levels[rows], places[:, np.newaxis], axis=1)[:, 0]
+    levels: Floats = np.take_along_axis(book.levels, places[:, np.newaxis], axis=1)[:, 0]
     return levels
 
 

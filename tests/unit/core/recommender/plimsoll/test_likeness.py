@@ -14,7 +14,6 @@ from agent.core.recommender.plimsoll.likeness import (
     open_book,
     weigh,
 )
-from tests.policy_rows import all_rows
 
 NOON_HOUR = 500_004
 """Hours since the epoch; 500,004 = 20,833 x 24 + 12."""
@@ -30,12 +29,12 @@ def book_of(*hours: tuple[int, float], minutes: int = 60, has_looks: bool = True
     for ago, figure in hours:
         ring.open(NOON_HOUR - ago, looks(*[figure] * 4), np.array([has_looks]))
         ring.close(NOON_HOUR - ago, looks(*[figure] * 4), np.array([minutes], dtype=np.uint8))
-    return open_book(ring, NOON_HOUR)
+    return open_book(ring, NOON_HOUR, slice(None))
 
 
 def weights(book: HourBook, figure: float, *, at: float = NOON_HOUR, has_looks: bool = True) -> list[float]:
     known = np.array([has_looks])
-    hour_weights: list[float] = weigh(book, all_rows(1), looks(*[figure] * 4), known, at * 3600.0)[0].tolist()
+    hour_weights: list[float] = weigh(book, looks(*[figure] * 4), known, at * 3600.0)[0].tolist()
     return hour_weights
 
 
@@ -55,8 +54,8 @@ def test_an_hour_of_a_former_image_counts_a_tenth_from_the_new_ones_first_hour_o
 
     def counted(hour: int) -> list[list[float]]:
         everybody = np.array([True, True])
-        book = open_book(ring, hour)
-        hour_weights = weigh(book, all_rows(2), np.full((4, 2), 100.0, dtype=np.float32), everybody, hour * 3600.0)
+        book = open_book(ring, hour, slice(None))
+        hour_weights = weigh(book, np.full((4, 2), 100.0, dtype=np.float32), everybody, hour * 3600.0)
         return [[float(weight) for weight in row] for row in hour_weights]
 
     usual = counted(NOON_HOUR)[0]
@@ -115,7 +114,7 @@ def test_the_book_holds_levels_in_rising_order_and_where_they_come_from() -> Non
     ring.close(NOON_HOUR - 2, looks(8, 6, 4, 2), np.array([60], dtype=np.uint8))
     ring.open(NOON_HOUR - 1, looks(1, 1, 1, 1), np.array([True]))
     ring.close(NOON_HOUR - 1, looks(7, 5, 3, 1), np.array([60], dtype=np.uint8))
-    book = open_book(ring, NOON_HOUR)
+    book = open_book(ring, NOON_HOUR, slice(None))
     assert book.hours.tolist() == [NOON_HOUR - 2, NOON_HOUR - 1]
     assert book.levels.tolist() == [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]]
     assert book.places.tolist() == [[7, 3, 6, 2, 5, 1, 4, 0]]

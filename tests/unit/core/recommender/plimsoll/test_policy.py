@@ -506,12 +506,12 @@ def held_bytes(thing: object, seen: set[int]) -> int:
     return sum(held_bytes(part, seen) for part in fields.values()) if module.startswith("agent.") else 0
 
 
-def test_plimsoll_policy_holds_at_most_32_kb_per_row() -> None:
+def test_plimsoll_policy_holds_at_most_18_kb_per_row() -> None:
     policy, rows = new(250), [100.0] * 250
     minute = learn(policy, [rows] * 150, stride=HOUR)
     ask(policy, minute, cpu=rows)
-    # 16 MiB for 250 containers are 67 kB each; half of it is for what one answer takes beside.
-    assert 10_000 < held_bytes(policy, set()) / 250 < 32_000
+    # What the hours themselves say is worked out for some rows at a time, and given up.
+    assert 10_000 < held_bytes(policy, set()) / 250 < 18_000
 
 
 def base_of(policy: PlimsollPolicy, minute: int, window: float) -> float:

@@ -6,7 +6,6 @@ import pytest
 from agent.core.recommender.plimsoll.hours import HourRing
 from agent.core.recommender.plimsoll.likeness import HourBook, open_book
 from agent.core.recommender.plimsoll.price import cheapest_levels, level_of_share, masses, share_above
-from tests.policy_rows import all_rows
 
 
 def book_of(*hours: tuple[float, float, float, float]) -> HourBook:
@@ -15,11 +14,11 @@ def book_of(*hours: tuple[float, float, float, float]) -> HourBook:
     for number, levels in enumerate(hours):
         ring.open(number, np.zeros((4, 1), dtype=np.float32), np.array([True]))
         ring.close(number, np.array(levels, dtype=np.float32)[:, np.newaxis], np.array([60], dtype=np.uint8))
-    return open_book(ring, len(hours))
+    return open_book(ring, len(hours), slice(None))
 
 
 def cheapest(book: HourBook, weights: list[float], price: float) -> float:
-    return float(cheapest_levels(book, all_rows(1), np.array([weights]), [price])[0, 0])
+    return float(cheapest_levels(book, np.array([weights]), [price])[0, 0])
 
 
 def test_no_hour_known_has_no_level() -> None:
@@ -57,7 +56,7 @@ def test_blame_lifts_a_smooth_series_to_its_top() -> None:
 
 def test_masses_are_shares_of_hours_in_the_order_of_levels() -> None:
     book = book_of((8.0, 6.0, 4.0, 2.0), (7.0, 5.0, 3.0, 1.0))
-    mass = masses(book, all_rows(1), np.array([[1.0, 2.0]]))[0]
+    mass = masses(book, np.array([[1.0, 2.0]]))[0]
     assert mass * 12 == pytest.approx([12.0, 6.0, 6.0, 3.0, 4.0, 2.0, 2.0, 1.0])
     assert level_of_share(book.levels[0], mass, 0.5) == 2.0
     assert level_of_share(book.levels[0], mass, 1.0) == 8.0
