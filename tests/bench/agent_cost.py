@@ -1,5 +1,6 @@
 """What the whole agent costs: CPU, memory, disk and lateness at N containers, 1 Hz and a scrape each 15 s.
 
+The agent remembers a week of all its containers, as on a node: what policies hold of it is a good part of its memory.
 The state lies on the disk of the temporary directory, the rings in memory, as on a node. Before and after the agent a
 program that only reads the same files each second runs alone: on some machines whatever was not touched for a second is
 many times dearer to touch, so that a share of a core says as much of them as of the agent.
@@ -16,8 +17,15 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
+from agent.core.history.minute.key import history_key
+from agent.core.history.minute.minutes import Minutes
 from agent.node.files.documents import SNAPSHOT
+from agent.node.history.file import HISTORY_FILE_NAME, HistoryFile
+from agent.node.recommender.notes import HISTORY_UNREAD
 from agent.node.sockets.control import request
+from agent.sensing.cgroup_path import identify
 from tests.bench.sweeps import DAY_SECONDS, preads_each_second, preads_program
 from tests.bench.tree import make_containers
 from tests.kernel.cgroups import CgroupTree
@@ -28,6 +36,9 @@ PREADS_SECONDS = 30.0
 SETTLED_SECONDS = 3.0
 SCRAPE_SECONDS = 15.0
 START_SECONDS = 30.0
+LEARN_SECONDS = 300.0
+"""A week of a thousand containers, on a slow machine."""
+WEEK_MINUTES = 7 * 1440
 MIB = 1024 * 1024
 MEMORY = "/dev/shm"
 """A tmpfs everywhere, as /run is on a node."""
@@ -62,7 +73,7 @@ def measure(count: int, *, seconds: float = SECONDS) -> dict[str, float]:
     ):
         paths = make_containers(tree, count)
         before_percent = _preads_percent(program, tree.mount, paths)
-        figures = _run_agent(tree, Path(scratch), rings, count, seconds)
+        figures = _run_agent(tree, Path(scratch), rings, paths, seconds)
         preads_percent = (before_percent + _preads_percent(program, tree.mount, paths)) / 2
         return figures | {
             f"preads_cpu_percent_of_core_{count}": round(preads_percent, 3),
@@ -79,13 +90,38 @@ def _preads_percent(program: Path, mount: Path, paths: Sequence[str]) -> float:
         return 100 * (cpu_seconds(pid) - before) / (time.monotonic() - began)
 
 
-def _run_agent(tree: CgroupTree, scratch: Path, rings: str, count: int, seconds: float) -> dict[str, float]:
+def _remember_a_week(file: Path, paths: Sequence[str], most: int) -> None:
+    """Write what an agent has learnt of these cgroups in seven days."""
+    random, end = np.random.default_rng(1), int(time.time()) // 60
+    with HistoryFile.open(file, max_rows=most) as history:
+        for identity in (identify(f"/{path}") for path in paths):
+            assert identity is not None
+            history.row_of(history_key(identity, None))
+        known = np.ones(len(paths), dtype=np.bool_)
+        for unix_minute in range(end - WEEK_MINUTES, end):
+            usage = random.lognormal(4, 0.5, len(paths))
+            history.append(
+                Minutes(
+                    unix_minute=unix_minute,
+                    cpu_usage_millicores=usage,
+                    cpu_peak_millicores=1.2 * usage,
+                    has_cpu=known,
+                    working_set_bytes=np.floor(usage * MIB),
+                    has_memory=known,
+                )
+            )
+
+
+def _run_agent(tree: CgroupTree, scratch: Path, rings: str, paths: Sequence[str], seconds: float) -> dict[str, float]:
+    count = len(paths)
     socket_path = scratch / "agent.sock"
+    most = max(count, 1000)
+    _remember_a_week(scratch / HISTORY_FILE_NAME, paths, most)
     process = subprocess.Popen(
         [
             sys.executable, "-m", "agent", "agent", "--cgroup-root", f"/{tree.name}", "--state-dir", str(scratch),
             "--socket", str(socket_path), "--port", "0", "--set", "logging.level=warning",
-            "--set", f"sampling.maxContainers={max(count, 1000)}", "--set", f"state.ringsDirectory={rings}",
+            "--set", f"sampling.maxContainers={most}", "--set", f"state.ringsDirectory={rings}",
         ]
     )  # fmt: skip
     try:
@@ -101,6 +137,10 @@ def _watch(process: subprocess.Popen[bytes], socket_path: Path, count: int, seco
         if process.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"the agent did not start: exit code {process.poll()}")
         time.sleep(0.05)
+    while HISTORY_UNREAD in str(request(socket_path, "recommend", {}, timeout_seconds=30)["notes"]):
+        if time.monotonic() > deadline + LEARN_SECONDS:
+            raise RuntimeError("the agent has not learnt its history")
+        time.sleep(0.5)
     url = str(request(socket_path, "ping", {})["metrics"])
     time.sleep(2.0)  # start-up is over: what is measured from here on is the steady state
     began, before, written = time.monotonic(), cpu_seconds(process.pid), written_mib(process.pid)
