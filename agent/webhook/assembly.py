@@ -270,7 +270,7 @@ class Webhook:
         )
 
     def _control(self) -> None:
-        """Build what writes to the cluster: loops of which the leader's do."""
+        """Build the loops that write to the cluster; only the leader's do."""
         settings = self.settings
         permission = WritePermission(is_leader=self._is_leader, pause_reason=lambda: self.facts.rules().pause_reason)
         self._placeholders = Placeholders(
@@ -298,7 +298,7 @@ class Webhook:
         self.hpas = self._hpa_targets()
 
     def _judge(self) -> None:
-        """Build what judges the evictions and taints that nodes ask for."""
+        """Build what decides on the evictions and taints that nodes ask for."""
         settings = self.settings
         self._arbiter = Arbiter(
             api=self._api,

@@ -26,11 +26,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 RESULT = Path(__file__).parents[2] / "build" / "bench.json"
 
 GOALS: dict[str, float] = {
-    **{f"sweep_ratio_to_preads_{count}": 1.15 for count in (100, 250, 500, 1000, 2000)},
-    "agent_cpu_percent_of_core_250": 0.5,
+    **{f"sweep_ratio_to_preads_{count}": 1.10 for count in (100, 250, 500, 1000, 2000)},
+    "agent_cpu_percent_of_core_250": 0.35,
+    "agent_cpu_percent_of_core_1000": 1.0,
     "agent_ratio_to_preads_250": 3.0,
-    "agent_rss_mib_250": 96.0,
-    "agent_rss_anon_mib_250": 56.0,
+    "agent_rss_mib_250": 48.0,
+    "agent_rss_mib_1000": 72.0,
     "agent_disk_mib_per_day_250": 200.0,
     "metrics_render_cpu_ms_1000": 10.0,
     "recommend_cpu_ms_250": 50.0,

@@ -214,7 +214,7 @@ def _container_demand(
     cpu_demand = _cpu_demand(cpu, container, pressing, known)
     memory_demand = _memory_demand(memory, container, pressing, known)
     if memory_demand is not None:
-        memory_demand = _above_use(memory_demand, key, container, known)
+        memory_demand = _above_use(memory_demand, key, container, pressing, known)
         memory_demand = _with_limits(memory_demand, recommendation, container, pressing, known, most_limit_bytes)
     return ContainerDemand(
         name=container.name,
@@ -246,8 +246,11 @@ def _memory_demand(advice: Advice | None, container: Container, pressing: Urgent
     return _within_limit(demand, stated.memory_limit_bytes) if Bound.LIMIT_UNFILLED in advice.bounds else demand
 
 
-def _above_use(demand: Demand, key: Key, container: Container, known: _Known) -> Demand:
-    """Return a demand of memory that asks for no less than what is in use, or what the runtime has to have."""
+def _above_use(demand: Demand, key: Key, container: Container, pressing: Urgent, known: _Known) -> Demand:
+    """Return a demand of memory that asks for no less than what is in use, or what the runtime has to have.
+
+    With it goes what else was seen of the container.
+    """
     held = math.ceil(known.measured.working_set_bytes.get(key, 0) * known.settings.bounds.memory_in_use_ratio)
     needed = 0 if container.runtime is None else container.runtime.request_floor_bytes(demand.peak)
     held = max(held, min(needed, container.resources.memory_request_bytes or 0))
@@ -261,6 +264,7 @@ def _above_use(demand: Demand, key: Key, container: Container, known: _Known) ->
         sustained_peak=_at_least(least, demand.sustained_peak),
         in_use=known.measured.memory_current_bytes.get(key),
         held=held or None,
+        short=pressing.memory_short if demand.is_urgent else None,
     )
 
 
@@ -284,7 +288,6 @@ def _with_limits(
         sustained_limit=None if urgent is None else advised or 0,
         limit=_limit(advised, stated, urgent, most_limit_bytes),
         foreseen_limit=foreseen,
-        short=pressing.memory_short if demand.is_urgent else None,
         is_limit_read=recommendation is not None and Bound.READ_AT_START in recommendation.memory_bytes.bounds,
         is_limit_young=recommendation is not None
         and recommendation.basis.memory_measured_seconds < plan.memory_limit_history_seconds,
@@ -406,7 +409,7 @@ def _most_limit_bytes(container: Container, orders: Orders, known: _Known, *, is
     """Return the most that a memory limit may be raised to: what was ordered for it, else what the node has.
 
     A limit costs no room, so nothing else would stop one that follows a leak; past the node's memory it is none. One
-    that is held for now rises not at all.
+    that is held for now does not rise.
     """
     if is_held:
         return container.resources.memory_limit_bytes
