@@ -12,7 +12,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Rows = NDArray[np.intp]
 
-_Figure = TypeVar("_Figure", np.float32, np.bool_, np.uint8)
+_Figure = TypeVar("_Figure", np.float32, np.bool_, np.uint8, np.uint16)
 
 
 def distinct(values: Ints) -> Ints:

@@ -11,12 +11,15 @@ kept was decided with the rows of that time.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final, TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from agent.core.history.minute.minute_codec import MISSING, Codes, decode, encode
+from agent.core.history.minute.minutes import CPU_STEPS
 from agent.core.history.workloads.hour_peaks import HOUR_SECONDS, hour_of
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows, widened
 from agent.core.recommender.plimsoll.hours import (
@@ -40,18 +43,26 @@ HOUR_STRETCHES: Final = 12
 SPAN_HOURS: Final = REACH_HOURS + HALF_DAY_HOURS
 """Hours before the running one: those that count, and those that the oldest of them looks back on."""
 SLOTS: Final = (SPAN_HOURS + 1) * HOUR_STRETCHES
+TOGETHER_STRETCHES: Final = HALF_DAY_HOURS * HOUR_STRETCHES
+"""Added up together: what that takes beside the state is a tenth of it."""
 _NEVER: Final = -(1 << 40)
 
 _Kind = TypeVar("_Kind", np.float64, np.bool_)
 
 
+@cache
+def _millicores_by_code() -> Singles:
+    """Return what each code of the history stands for, shape ``(65536,)``; 0 for what is missing."""
+    amounts, _ = decode(np.arange(np.iinfo(np.uint16).max + 1, dtype=np.uint16))
+    return (amounts / CPU_STEPS).astype(np.float32)
+
+
 class JointHours:
-    """The busiest minute of each five, all rows; 9 kB per row."""
+    """The busiest minute of each five, all rows; 4 kB per row, as it is kept in the codes of the history."""
 
     def __init__(self, price: float, rows: int) -> None:
         self._price = price
-        self._values = np.zeros((SLOTS, rows), dtype=np.float32)
-        self._known = np.zeros((SLOTS, rows), dtype=np.bool_)
+        self._codes: Codes = np.zeros((SLOTS, rows), dtype=np.uint16)
         self._stretches = np.full(SLOTS, _NEVER, dtype=np.int64)
         self._totals = np.zeros(SLOTS, dtype=np.int64)
         """Of all rows; whole millicores, so that neither their order nor their number makes a difference."""
@@ -62,14 +73,13 @@ class JointHours:
     def grow(self, rows: int) -> None:
         """Grow to at least so many rows; the new ones are empty."""
         more = max(rows - self._minute_values.size, 0)
-        self._values, self._known = widened(self._values, rows), widened(self._known, rows)
+        self._codes = widened(self._codes, rows)
         self._minute_values = np.pad(self._minute_values, (0, more))
         self._minute_known = np.pad(self._minute_known, (0, more))
 
     def forget(self, rows: Rows) -> None:
         """Clear these rows."""
-        self._values[:, rows] = 0.0
-        self._known[:, rows] = False
+        self._codes[:, rows] = MISSING
         self._minute_values[rows] = 0.0
         self._minute_known[rows] = False
 
@@ -82,7 +92,7 @@ class JointHours:
         slot, total = stretch % SLOTS, int(np.rint(values).astype(np.int64).sum())
         if self._stretches[slot] != stretch or total > self._totals[slot]:
             self._stretches[slot], self._totals[slot] = stretch, total
-            self._values[slot], self._known[slot] = values, known
+            self._codes[slot] = encode(values * np.float64(CPU_STEPS), known)
 
     def together(self, rows: Rows, bases: Floats, now_unix_seconds: float) -> SeenTogether | None:
         """Return what these rows may be expected to demand together, as things looked when the hour began.
@@ -122,8 +132,14 @@ class JointHours:
         is_there = self._stretches[slots] == wanted
         weights = np.maximum(bases, LEAST_MILLICORES)
         whole = max(float(weights.sum()), LEAST_MILLICORES)
-        known = np.where(is_there, np.einsum("sr,r->s", self._known[:, rows], weights)[slots], 0.0)
-        demand = self._values[:, rows].sum(axis=1, dtype=np.float64)[slots] + (whole - known)
+        demand, known = np.zeros(SLOTS), np.zeros(SLOTS)
+        for begin in range(0, SLOTS, TOGETHER_STRETCHES):
+            some = slice(begin, begin + TOGETHER_STRETCHES)
+            codes = self._codes[some, rows]
+            demand[some] = _millicores_by_code()[codes].sum(axis=1, dtype=np.float64)
+            known[some] = np.einsum("sr,r->s", codes != MISSING, weights)
+        known = np.where(is_there, known[slots], 0.0)
+        demand = demand[slots] + (whole - known)
         return np.where(known > 0, demand, 0.0), known / whole
 
 

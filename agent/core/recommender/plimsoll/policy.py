@@ -43,7 +43,7 @@ _CPU: Final = 0
 class PlimsollPolicy(MinutePolicy):
     """What ``plimsoll`` has learnt of its rows: CPU by hours and minutes, memory and its growth, and kills.
 
-    18 kB per row. All of it but the kills comes back, bit for bit, by folding the minutes of seven days again, in
+    12 kB per row. All of it but the kills comes back, bit for bit, by folding the minutes of seven days again, in
     rising order: what is older has no part in any answer.
     """
 
