@@ -88,8 +88,10 @@ def _kind(case: dict[str, Any]) -> str:
 def _webhook(case: dict[str, Any]) -> dict[str, Any]:
     orders = {names.MODE: "off" if case.get("excluded") else str(case.get("mode") or Mode.ENFORCE)}
     kind = "DaemonSet" if case.get("daemonset") or case.get("is_daemonset") else _kind(case)
+    requests = _amounts(case["container"], "request")
+    limits = requests if case.get("qos") == "Guaranteed" else _amounts(case["container"], "limit")
     pod = make_pod(
-        container("app", _amounts(case["container"], "request"), _amounts(case["container"], "limit")),
+        container("app", requests, limits),
         *([container("bare")] if case.get("qos") == "Burstable" else []),  # what makes it so whatever the other states
         metadata={
             "namespace": _NAMESPACE,
@@ -152,10 +154,19 @@ def _hpa_target(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _disruption_window(case: dict[str, Any]) -> dict[str, Any]:
-    """Write a window from one time of the day to another as ours: a beginning, and how long it lasts."""
-    start, end = (_minute_of_day(case[key]) for key in ("start_cron", "end_cron"))
-    minutes = (end - start) % _DAY_MINUTES or _DAY_MINUTES
-    windows = parse_windows(f"evict: UTC {case['start_cron']} for {minutes}m", SystemCalendar())
+    """Write a window from one time of the day to another as ours: a beginning, and how long it lasts.
+
+    Equal ones are a window that never ends, whatever they are; one that cannot be read is never open.
+    """
+    start, end = case["start_cron"], case["end_cron"]
+    try:
+        if start == end and start.strip():
+            windows = parse_windows(f"evict: UTC 0 0 * * * for {_DAY_MINUTES}m", SystemCalendar())
+        else:
+            minutes = (_minute_of_day(end) - _minute_of_day(start)) % _DAY_MINUTES or _DAY_MINUTES
+            windows = parse_windows(f"evict: UTC {start} for {minutes}m", SystemCalendar())
+    except ValueError:
+        return {"inside": [False] * len(case["at"])}
     waits = [wait_of(windows, Disruption.EVICT, _unix_seconds(moment), 1.0) for moment in case["at"]]
     return {"inside": [wait is None for wait in waits]}
 

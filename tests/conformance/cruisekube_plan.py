@@ -28,6 +28,11 @@ from agent.core.plan.sizing.container_sizing import Edges, Lowering, limit_wish,
 
 _PARTS = 10**9
 """Of a core, and of an MB of one million bytes."""
+_ABOVE = 2
+"""Parts that every amount of a managed container stands above what the case says, and the room with them: a request of
+nothing is not one to Kubernetes, to a case it is an amount like others."""
+_NO_REQUEST = 1
+"""Of a container whose case states none: one that every successor would exceed."""
 _MB = 10**6
 _GATES = Gates(resize=True, memory_limit_down=True, pod_level_resize=True, init_containers=True)
 _EXACT = BoundsOptions(
@@ -70,19 +75,19 @@ class _Amounts:
         return self.base is None
 
     def stated(self, *, is_daemon: bool, is_reserved: bool) -> int:
-        """Return the request; where an optimised pod's case has none, one that every successor would exceed."""
+        """Return the request of its container."""
         if is_reserved:
             return self.request or 0
         if is_daemon:
-            return self.request or max(self.base or 0, 1)
+            return _ABOVE + (self.request or self.base or 0)
         # A request has no part in what is expected of a container without a prediction: it is only counted.
-        return self.request or 1 if self.peak is not None else 1
+        return _ABOVE + self.request if self.request and self.peak is not None else _NO_REQUEST
 
     def demand(self, *, is_daemon: bool) -> Demand:
-        base = self.base or 0
+        base = _ABOVE + (self.base or 0)
         if self.peak is None:
             return Demand(base=base, peak=base, is_upward_only=not is_daemon)
-        return Demand(base=base, peak=max(base, self.peak))
+        return Demand(base=base, peak=max(base, _ABOVE + self.peak))
 
 
 def _amounts(container: Mapping[str, Any], resource: str) -> _Amounts:
@@ -139,6 +144,8 @@ def _reserved(pod: Mapping[str, Any]) -> ReservedReason | None:
 def _pod_demand(case: Mapping[str, Any]) -> PodDemand:
     name, kind = case["name"], case.get("kind") or "Deployment"
     is_daemon, reserved = kind == "DaemonSet", _reserved(case)
+    sized = [container for container in case["containers"] if _kind(container) is not ContainerKind.INIT]
+    above = _ABOVE * len(sized) if reserved is None else 0
     inits: list[Container] = []
     sidecars: list[Container] = []
     regular: list[Container] = []
@@ -147,7 +154,7 @@ def _pod_demand(case: Mapping[str, Any]) -> PodDemand:
         cpu, memory = _amounts(container, "cpu"), _amounts(container, "mem")
         container_kind = _kind(container)
         if container_kind is ContainerKind.INIT:
-            resources = _requirements(cpu.request or 0, memory.request or 0)
+            resources = _requirements(above + (cpu.request or 0), above + (memory.request or 0))
             inits.append(Container(name=container["name"], kind=container_kind, resources=resources))
             continue
         cpu_demand, memory_demand = cpu.demand(is_daemon=is_daemon), memory.demand(is_daemon=is_daemon)
@@ -161,7 +168,9 @@ def _pod_demand(case: Mapping[str, Any]) -> PodDemand:
         place = sidecars if container_kind is ContainerKind.SIDECAR else regular
         place.append(Container(name=container["name"], kind=container_kind, resources=resources))
     if any(_floor(case)):
-        inits.append(Container(name="floor", kind=ContainerKind.INIT, resources=_requirements(*_floor(case))))
+        cpu_floor, memory_floor = _floor(case)
+        resources = _requirements(above + cpu_floor, above + memory_floor)
+        inits.append(Container(name="floor", kind=ContainerKind.INIT, resources=resources))
     orders = Orders(
         mode=Mode.ENFORCE,
         mode_source=OrderSource.CONFIGURATION,
@@ -185,6 +194,8 @@ def _node(case: Mapping[str, Any], demands: list[PodDemand]) -> Node:
             if demand.reserved is not None:
                 held = counted(demand.pod)
                 cpu, memory = cpu + held[0], memory + held[1]
+    above = _ABOVE * sum(len(demand.containers) for demand in demands if demand.reserved is None)
+    cpu, memory = cpu + above, memory + above
     return Node(name="case", allocatable={CPU: cpu * NANOS_PER_MILLI, MEMORY: memory * NANOS_PER_UNIT})
 
 
@@ -200,8 +211,8 @@ def _optimize_node(case: dict[str, Any]) -> dict[str, Any]:
     assert plan.is_sound, plan.notes
     finals = {
         f"{pod.ref.name}/{container.name}": {
-            "cpu_cores": container.cpu.final / _PARTS,
-            "memory_mb": container.memory.final / _PARTS,
+            "cpu_cores": (container.cpu.final - _ABOVE) / _PARTS,
+            "memory_mb": (container.memory.final - _ABOVE) / _PARTS,
         }
         for pod in plan.pods
         if pod.reserved is None and not pod.is_evicted
@@ -220,18 +231,25 @@ def _optimize_node(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _writes(plan: Plan, case: Mapping[str, Any]) -> bool:
-    """Return whether the plan changes a request that the case states; what it does not state is not there to change."""
-    stated = {
-        (pod["name"], container["name"], resource)
-        for pod in case["pods"]
-        for container in pod["containers"]
-        for resource, key in (("cpu", "cpu_request"), ("memory", "mem_request"))
-        if container.get(key) is not None
-    }
-    changed = {
-        (step.ref.name, amount.container, amount.resource.value) for step in plan.steps for amount in step.changes
-    }
-    return bool(changed & stated)
+    """Return whether the plan changes a request that the case states; what it does not state is not there to change.
+
+    Without a prediction a request is only raised; the plan was not told it, and would raise it always.
+    """
+    stated: dict[tuple[str, str, str], _Amounts] = {}
+    for pod in case["pods"]:
+        for container in pod["containers"]:
+            for resource, key in (("cpu", "cpu"), ("memory", "mem")):
+                amounts = _amounts(container, key)
+                if amounts.request is not None:
+                    stated[pod["name"], container["name"], resource] = amounts
+    for step in plan.steps:
+        for amount in step.changes:
+            known = stated.get((step.ref.name, amount.container, amount.resource.value))
+            if known is None:
+                continue
+            if known.peak is not None or (amount.after or 0) - _ABOVE > (known.request or 0):
+                return True
+    return False
 
 
 def _is_lowering_possible(case: Mapping[str, Any]) -> bool:

@@ -113,7 +113,7 @@ def _steady_milli(case: Mapping[str, Any]) -> tuple[int, int | None]:
     original, stated = case["original_milli"], case.get("recommendation_milli") or {}
     request, limit = stated.get("request"), stated.get("limit")
     if not request or case.get("controlled_values") == "RequestsOnly":
-        return request or original["request"], original.get("limit")
+        return request or original.get("request") or 0, original.get("limit")
     if limit is None and original.get("limit"):
         limits, _, _ = vpa_bounds.proportional_limits([original["limit"]], [original.get("request") or 0], [request])
         limit = int(limits[0])
@@ -133,7 +133,7 @@ def _startup_boost(case: dict[str, Any]) -> dict[str, Any]:
     orders = ordered.at_admission
     order = parse_startup_boost(orders[names.STARTUP_BOOST]) if names.STARTUP_BOOST in orders else None
     if order is not None:
-        order = replace(order, most_millicores=case.get("max_boost_milli"))
+        order = replace(order, most_millicores=case.get("max_boost_milli") or None)  # 0 is none there
     is_kept = case.get("controlled_values") == "RequestsOnly"
     request, limit = _steady_milli(case)
     requests, limits = (
@@ -157,9 +157,11 @@ def _startup_boost(case: dict[str, Any]) -> dict[str, Any]:
     )
     changes = boosting.boost.changes if boosting.boost is not None else ()
     after = {change.setting: change.after for change in changes}
+    # Without a boost the limit that is patched is the recommended one.
+    limit_without = (case.get("recommendation_milli") or {}).get("limit") if order is None else None
     return {
         "request_milli": after.get(Setting.REQUEST, request),
-        "limit_milli": after.get(Setting.LIMIT),
+        "limit_milli": after.get(Setting.LIMIT, limit_without),
         "annotated": boosting.boost is not None,
     }
 
@@ -446,7 +448,7 @@ def _proportional_limit(case: dict[str, Any]) -> dict[str, Any]:
 
 def _scale_proportional(case: dict[str, Any]) -> dict[str, Any]:
     if not case["base"]:
-        return {"value": case["scaled"], "division_by_zero": True}
+        return {"value": case["scaled"], "division_by_zero": True, "capped": False}
     # The original rounds memory down whatever it is told.
     rounding = Rounding.UP if case.get("rounding") == "up" and case["resource"] == "cpu" else Rounding.DOWN
     value, is_cut = vpa_limit_range.scale_in_proportion(case["scaled"], case["base"], case["result"], rounding)

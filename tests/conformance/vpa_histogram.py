@@ -161,7 +161,7 @@ def _merge(case: dict[str, Any]) -> dict[str, Any]:
     is_same = (
         histograms.used(0) == joint.used(0)
         and _reference(histograms) == _reference(joint)
-        and bool((np.abs(histograms.weights(0) - joint.weights(0)) <= _AS_JOINT).all())
+        and bool((np.abs(histograms.weights(0) - joint.weights(0))[joint.used(0)] <= _AS_JOINT).all())
     )
     return {"equals_joint": is_same, **_facts(histograms, case)}
 

@@ -381,12 +381,18 @@ class Pod:
     def is_node_critical(self) -> bool:
         """Return whether the node cannot do without it.
 
+        As the kubelet sees it: unlike in ``is_static``, annotations alone are enough for it.
+
         Source:
             ``IsNodeCriticalPod`` of pkg/kubelet/types: a critical pod (static, mirror, or of a priority kept for the
             system) of class system-node-critical.
         """
         has_critical_priority = self.priority is not None and self.priority >= SYSTEM_CRITICAL_PRIORITY
-        return (self.is_static or has_critical_priority) and self.priority_class == NODE_CRITICAL_CLASS
+        is_called_static = (
+            CONFIG_MIRROR_ANNOTATION in self.annotations
+            or self.annotations.get(CONFIG_SOURCE_ANNOTATION, _API_SOURCE) != _API_SOURCE
+        )
+        return (is_called_static or has_critical_priority) and self.priority_class == NODE_CRITICAL_CLASS
 
     @property
     def cgroup_uid(self) -> str:

@@ -166,7 +166,7 @@ def parse_cpu_max(text: str) -> CpuMax:
     """Read the content of a ``cpu.max`` file: ``QUOTA PERIOD`` or ``max PERIOD``.
 
     Raises:
-        CpuMaxError: Fewer than two fields, a field that is no number, or a period of 0.
+        CpuMaxError: Fewer than two fields, a field that is no number of 64 bits, or a period of 0.
 
     Source:
         cgroup-v2.rst; the kubelet's cm/cgroup_v2_manager_linux.go (which also passes over anything after the period).
@@ -177,10 +177,10 @@ def parse_cpu_max(text: str) -> CpuMax:
         msg = f"cpu.max: {text!r} is not 'QUOTA PERIOD' or 'max PERIOD'"
         raise CpuMaxError(msg)
     quota, period = fields[:2]
-    if quota != "max" and not _SIGNED.match(quota):
+    if quota != "max" and not (_SIGNED.match(quota) and -(1 << 63) <= int(quota) < 1 << 63):
         msg = f"cpu.max: quota {quota!r} is neither a whole number nor 'max'"
         raise CpuMaxError(msg)
-    if not _UNSIGNED.match(period) or int(period) == 0:
+    if not _UNSIGNED.match(period) or not 0 < int(period) < 1 << 64:
         msg = f"cpu.max: period {period!r} is not a whole number above 0"
         raise CpuMaxError(msg)
     quota_usec = None if quota == "max" or int(quota) == NO_QUOTA_USEC else int(quota)

@@ -144,7 +144,8 @@ def parse_qos_reserved(option: str) -> dict[str, int]:
     """Read the kubelet's option ``--qos-reserved``: ``memory=50%``.
 
     Returns:
-        Percent (0 to 100) by resource, ``memory`` at most; empty for an empty option.
+        Percent (0 to 100) by resource, ``memory`` at most; empty for an empty option. Of a resource that is named
+        twice the last counts, whatever the first was.
 
     Raises:
         QosReservedError: Another resource, no ``%``, not a whole number, or not 0 to 100.
@@ -152,12 +153,15 @@ def parse_qos_reserved(option: str) -> dict[str, int]:
     Source:
         ``ParseQOSReserved`` of cm/container_manager.go and the flag type MapStringString.
     """
-    reserved: dict[str, int] = {}
+    values: dict[str, str] = {}
     for pair in filter(None, option.split(",")):
         name, separator, value = (part.strip() for part in pair.partition("="))
         if not separator or name != MEMORY:
             msg = f"qos-reserved: {pair!r} is not allowed (memory=N%, N from 0 to 100)"
             raise QosReservedError(msg)
+        values[name] = value
+    reserved: dict[str, int] = {}
+    for name, value in values.items():
         number = value.rstrip("%")
         if number == value or not _PERCENT.match(number) or not 0 <= int(number) <= 100:
             msg = f"qos-reserved: memory={value!r} is not allowed (N%, N a whole number from 0 to 100)"

@@ -10,7 +10,7 @@ import numpy as np
 from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.numbers.arrays import Bools, Floats, Rows
 
-KEPT: Final = 8
+KEPT: Final = 16
 """Kills kept per row. Only those count that no later kill equals or exceeds, so each is smaller than the one before."""
 
 

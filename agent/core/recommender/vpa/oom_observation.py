@@ -46,11 +46,13 @@ def request_at_oom(before: ContainerMoment, after: ContainerMoment) -> int | Non
 
     A kill shows as a new termination (a container that fails fast goes from one to the next, with more restarts), or as
     a restart of a running container whose last run ended so. From waiting to running does not count: the termination
-    before the wait did.
+    before the wait did. Where the container was not reported before, nothing is known to have changed.
 
     Returns:
         The memory request in force at the kill, bytes, 0 if there was none; None = no kill shows.
     """
+    if before.state is None:
+        return None
     has_restarted = after.restart_count > before.restart_count
     if after.state is ContainerState.TERMINATED and after.reason == OOM_KILLED:
         is_new = before.state is not ContainerState.TERMINATED or has_restarted

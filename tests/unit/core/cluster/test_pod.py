@@ -91,7 +91,10 @@ def test_the_kubelets_own_copy_of_a_static_pod_has_the_hash_for_its_uid(source: 
         (1_999_999_999, "system-node-critical", {}, False),
         (None, "system-node-critical", {}, False),
         (None, "system-node-critical", MIRROR, True),
-        (None, "system-node-critical", {"annotations": MIRROR["annotations"]}, False),
+        (None, "system-node-critical", {"annotations": {"kubernetes.io/config.mirror": ""}}, True),
+        (None, "system-node-critical", {"annotations": {"kubernetes.io/config.source": "http"}}, True),
+        (None, "system-node-critical", {"annotations": {"kubernetes.io/config.source": "api"}}, False),
+        (None, "system-cluster-critical", {"annotations": {"kubernetes.io/config.source": "http"}}, False),
         (2_000_000_000, "system-cluster-critical", {}, False),
     ],
 )

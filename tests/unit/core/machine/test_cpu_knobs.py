@@ -147,7 +147,11 @@ def test_parse_cpu_max_reads_quota_and_period(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "\n", "50000\n", "max\n", "max\n100000", "x 100000", "1.5 100000", "max -1", "max x", "1_0 5", "max 0"]
+    "text",
+    [
+        *("", "\n", "50000\n", "max\n", "max\n100000", "x 100000", "1.5 100000", "max -1", "max x", "1_0 5", "max 0"),
+        *(f"{1 << 63} 100000", f"20000 {1 << 64}"),
+    ],
 )
 def test_parse_cpu_max_refuses_other_text(text: str) -> None:
     with pytest.raises(CpuMaxError, match=r"^cpu\.max: "):

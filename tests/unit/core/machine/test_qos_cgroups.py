@@ -104,7 +104,13 @@ def test_qos_reserve_retry_moves_only_levels_over_their_target() -> None:
 
 @pytest.mark.parametrize(
     ("option", "reserved"),
-    [("", {}), ("memory=0%", {"memory": 0}), ("memory=100%", {"memory": 100}), (" memory = 50% ,", {"memory": 50})],
+    [
+        ("", {}),
+        ("memory=0%", {"memory": 0}),
+        ("memory=100%", {"memory": 100}),
+        (" memory = 50% ,", {"memory": 50}),
+        ("memory=200%,memory=20%", {"memory": 20}),  # the flag is a map: what came first is never judged
+    ],
 )
 def test_parse_qos_reserved_reads_percents(option: str, reserved: dict[str, int]) -> None:
     assert parse_qos_reserved(option) == reserved
@@ -112,7 +118,10 @@ def test_parse_qos_reserved_reads_percents(option: str, reserved: dict[str, int]
 
 @pytest.mark.parametrize(
     "option",
-    ["memory", "cpu=10%", "memory=50", "memory=%", "memory=101%", "memory=-1%", "memory=1.5%", "memory=1_0%", "=5%"],
+    [
+        *("memory", "cpu=10%", "memory=50", "memory=%", "memory=101%", "memory=-1%", "memory=1.5%", "memory=1_0%"),
+        *("=5%", "memory=20%,memory=200%"),
+    ],
 )
 def test_parse_qos_reserved_refuses_what_the_kubelet_refuses(option: str) -> None:
     with pytest.raises(QosReservedError, match=r"^qos-reserved: "):

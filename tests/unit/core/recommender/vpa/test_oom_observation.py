@@ -43,6 +43,7 @@ RESTARTED = ContainerMoment(
         (RUNNING, replace(RESTARTED, last_reason="Error"), None),
         (WAITING, RESTARTED, None),  # the termination before the wait was counted
         (RUNNING, replace(RUNNING, state=None), None),
+        (replace(RUNNING, state=None), KILLED, None),  # was not reported before
     ],
 )
 def test_request_at_oom(before: ContainerMoment, after: ContainerMoment, request_bytes: int | None) -> None:
