@@ -265,19 +265,14 @@ def _is_lowering_possible(case: Mapping[str, Any]) -> bool:
     return minor >= 34
 
 
-def _nearest(amount: float, edges: Edges) -> int:
-    """Round as the peer does, to the nearest multiple; what a plan has is whole multiples already."""
-    return max(int((amount + edges.unit / 2) // edges.unit) * edges.unit, edges.least)
-
-
 def _runtime_memory(case: dict[str, Any]) -> dict[str, Any]:
     edges = Edges(least=16 * _MB, most=1 << 60, unit=_MB, smallest=0, ratio=0.0)
     request, limit = case.get("current_request_mb"), case.get("current_limit_mb")
     if request is None:
         return {"patch": False}
-    after = _nearest(case["final_mb"] * _MB, edges)
+    after = nearest(case["final_mb"] * _MB, edges)
     largest = max(case.get("mem_7d_mb") or 0, _first(case, "oom_mb", "mem_oom_mb", "mem_oom") or 0)
-    wish = _nearest(2 * largest * _MB, edges) if largest else None
+    wish = nearest(2 * largest * _MB, edges) if largest else None
     request_bytes = round(request * _MB)
     in_use = _first(case, "usage_mb", "current_usage_mb", "in_use_mb", "memory_usage_mb", "working_set_mb")
     lowering = Lowering(is_possible=_is_lowering_possible(case), is_wanted=True, is_pressed=False, margin_ratio=1.0)
@@ -302,7 +297,7 @@ def _runtime_cpu(case: dict[str, Any]) -> dict[str, Any]:
     request, limit = case.get("current_request_cores"), case.get("current_limit_cores")
     if request is None:
         return {"patch": False}
-    before, after = round(request * 1000), _nearest(case["final_cores"] * 1000, edges)
+    before, after = round(request * 1000), nearest(case["final_cores"] * 1000, edges)
     limit_before = limit_after = None if limit is None else round(limit * 1000)
     if limit_before is not None:
         allocatable = round(case["node_allocatable_cores"] * 1000)
