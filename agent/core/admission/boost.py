@@ -13,11 +13,13 @@ from typing import Final
 from agent.core.admission.answer import LEFT_WORDS, AdmissionFacts, LeftReason
 from agent.core.admission.fit import Draft, fault_of, pods_of, with_drafts
 from agent.core.admission.limit_ranges import quota_fault
+from agent.core.admission.pod_budget import is_above_pod_limits
 from agent.core.admission.sizes import ContainerSide, SizingRules
 from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.resource import Resource
 from agent.core.history.workloads.start_figures import LEAST_STARTS, LearntStart
-from agent.core.orders.annotations import STARTUP_BOOST
+from agent.core.machine.pod_limits import PodLimitsOrder
+from agent.core.orders.annotations import POD_LIMITS, STARTUP_BOOST
 from agent.core.orders.container_policies import ContainerPolicies
 from agent.core.orders.startup_boost import LEAST_LEARNT_RATIO, WITHOUT_LIMIT, StartupBoost
 from agent.core.plan.needs.given_boost import GivenBoost
@@ -61,6 +63,8 @@ class BoostGrounds:
     """What somebody ordered for single containers."""
     is_run: bool = False
     """The pod ends by itself: no agent resizes it, so none would take the boost back."""
+    pod_limits: PodLimitsOrder | None = None
+    """What is ordered for the whole pod; None = nothing is."""
 
 
 def with_boost(
@@ -97,7 +101,7 @@ def with_boost(
         changes = tuple(_changes(drafts, tried))
         if not changes:
             continue
-        obstacle = _fault(pod, tried, grounds.facts)
+        obstacle = _fault(pod, tried, grounds)
         if obstacle is None:
             boost = replace(given, changes=changes)
             return BoostOutcome(drafts=tried, boost=boost, words=_words(boost, fault))
@@ -220,9 +224,11 @@ def _changes(drafts: Sequence[Draft], tried: Sequence[Draft]) -> Iterator[Change
                 )
 
 
-def _fault(pod: Pod, tried: Sequence[Draft], facts: AdmissionFacts) -> str | None:
+def _fault(pod: Pod, tried: Sequence[Draft], grounds: BoostGrounds) -> str | None:
     """Return what the pod's surroundings would not bear."""
-    after = with_drafts(pod, tried)
+    after, facts = with_drafts(pod, tried), grounds.facts
+    if is_above_pod_limits(pod, tried, grounds.pod_limits, Resource.CPU):
+        return f"{LEFT_WORDS[LeftReason.POD_BUDGET]} ({POD_LIMITS})"
     fault = fault_of(pod, after, facts)
     if fault is not None or not facts.quotas:
         return fault

@@ -12,7 +12,7 @@ from typing import Final
 from agent.core.admission.answer import AdmissionFacts, ContainerAdmission, LeftReason, Move
 from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.admission.limit_ranges import UNIT_NANOS, quota_fault, range_fault
-from agent.core.admission.sizes import ContainerSide
+from agent.core.admission.sizes import ContainerSide, stated_amounts
 from agent.core.cluster.effective_resources import container_requests, pod_requests
 from agent.core.cluster.facts import NodeAmounts
 from agent.core.cluster.pod import Container, ContainerKind, Pod, QosClass, Requirements
@@ -49,12 +49,9 @@ class Draft:
         if container is self.container:
             return self
         twin = replace(self.copied(), container=container)
-        stated = container.resources
-        for side, request, limit in (
-            (twin.sides[Resource.CPU], stated.cpu_request_millicores, stated.cpu_limit_millicores),
-            (twin.sides[Resource.MEMORY], stated.memory_request_bytes, stated.memory_limit_bytes),
-        ):
-            side.request_before, side.limit_before = request or None, limit or None
+        for resource, (request, limit) in stated_amounts(container.resources).items():
+            side = twin.sides[resource]
+            side.request_before, side.limit_before = request, limit
         return twin
 
     def answer(self) -> ContainerAdmission:

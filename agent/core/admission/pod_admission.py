@@ -33,6 +33,7 @@ from agent.core.admission.pod_budget import (
     SET,
     budget_resources,
     class_words,
+    fit_pod_limits,
     limits_of,
     order_of,
     order_words,
@@ -43,8 +44,10 @@ from agent.core.admission.sizes import SizingRules, sides_of, size_container
 from agent.core.admission.words import (
     AGAIN_SECONDS,
     annotations_of,
+    as_it_came,
     gave_boost,
     gave_budget,
+    given_to,
     reserved_words,
     sized_words,
 )
@@ -101,10 +104,11 @@ def admit(
     given = pod.resources if gave_budget(pod, now_unix_seconds=now_unix_seconds) else None
     if given is not None:
         pod = replace(pod, resources=None)
-    # The same of a boost: what the pod runs with is worked out from what it came with.
+    # The same of a boost, and of sizes: growth that was given must not count as what its author asks for.
     shown, boost = pod, gave_boost(pod, now_unix_seconds=now_unix_seconds)
     if boost is not None:
         pod = without_boost(pod, boost)
+    pod = as_it_came(pod, now_unix_seconds=now_unix_seconds)
     blank = Admission(
         outcome=AdmissionOutcome.EXCLUDED,
         why="",
@@ -133,8 +137,10 @@ def admit(
             starts=starts,
             policies=orders.container_policies,
             is_run=workload.kind in RUN_KINDS,
+            pod_limits=order,
         )
         boosting = with_boost(pod, drafts, orders.startup_boost, known, now_unix_seconds=now_unix_seconds)
+    sizes = given_to(drafts)
     drafts = [draft.on(stated) for draft, stated in zip(boosting.drafts, shown.sized_containers(), strict=True)]
     answer = replace(
         blank,
@@ -153,12 +159,21 @@ def admit(
         if fault is not None:
             return _unchanged(answer, fault)
         answer = replace(answer, grown=counted_growth(shown, after) if facts.quotas else {})
-        return _patched(pod, answer, now_unix_seconds)
+        return _patched(pod, answer, sizes, now_unix_seconds)
     if left is not None:
         return replace(answer, why=left)
     if not any(isinstance(draft.estimate, Estimate) for draft in drafts):
         return replace(answer, outcome=AdmissionOutcome.NO_HISTORY, why=sized_words(answer))
     return replace(answer, outcome=AdmissionOutcome.NOOP, why="nothing to change; " + sized_words(answer))
+
+
+def growth_given(pod: Pod, *, now_unix_seconds: float) -> dict[str, int]:
+    """Return how much a pod that is asked about again has grown by our answer before, as quotas count it."""
+    came = replace(pod, resources=None) if gave_budget(pod, now_unix_seconds=now_unix_seconds) else pod
+    boost = gave_boost(pod, now_unix_seconds=now_unix_seconds)
+    came = came if boost is None else without_boost(came, boost)
+    came = as_it_came(came, now_unix_seconds=now_unix_seconds)
+    return {} if came is pod else counted_growth(came, pod)
 
 
 def _warnings(
@@ -170,8 +185,10 @@ def _warnings(
     return (*map(str, orders.faults), *warnings, *((f"{POD_LIMITS}: {became}",) if became else ()))
 
 
-def _patched(pod: Pod, answer: Admission, now_unix_seconds: float) -> Admission:
-    annotations = {**answer.annotations, **annotations_of(pod, answer, now_unix_seconds=now_unix_seconds)}
+def _patched(
+    pod: Pod, answer: Admission, sizes: Mapping[str, Mapping[str, int | None]], now_unix_seconds: float
+) -> Admission:
+    annotations = {**answer.annotations, **annotations_of(pod, answer, sizes, now_unix_seconds=now_unix_seconds)}
     return replace(answer, outcome=AdmissionOutcome.PATCHED, why=sized_words(answer), annotations=annotations)
 
 
@@ -358,6 +375,7 @@ def _sized(
             return tried, resources, "; ".join(filter(None, (SET, class_words(pod, resources))))
         pod_limits = f"{NOT_SET}: {reason}"
     _size(drafts, rules, orders, settings)
+    fit_pod_limits(pod, drafts, order)
     _fit(pod, drafts, facts, None)
     return drafts, None, pod_limits
 

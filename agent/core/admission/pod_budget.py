@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from agent.core.admission.answer import AdmissionFacts
+from agent.core.admission.answer import AdmissionFacts, LeftReason
 from agent.core.admission.fit import Draft, class_fault, defaultings_of, node_fault, pods_of, with_drafts
 from agent.core.admission.limit_ranges import UNIT_NANOS, quota_fault, range_fault
 from agent.core.cluster.effective_resources import container_requests
-from agent.core.cluster.pod import Pod, QosClass, Requirements
+from agent.core.cluster.pod import ContainerKind, Pod, QosClass, Requirements
 from agent.core.cluster.pod_defaults import classes_at_creation
 from agent.core.cluster.qos import computed_qos_class
 from agent.core.cluster.resource import Resource
@@ -27,6 +27,9 @@ _BY_AGENT: Final = (
     "left to the agent of its node: API server and kubelets do not all know pod-level resources; "
     "on a node where both do, nothing limits it"
 )
+
+_LEFT_TO_AGENT: Final = frozenset({None, PodLimitHeld.VERSION_UNKNOWN, PodLimitHeld.STARTING})
+"""What an order is held for whose limits the agent of its node may write yet."""
 
 
 def order_of(pod: Pod, facts: AdmissionFacts, orders: Orders) -> PodLimitsOrder | None:
@@ -54,6 +57,31 @@ def wanted_budget(pod: Pod, order: PodLimitsOrder | None) -> Requirements | None
         requests=_nanos(stated.cpu_request_millicores, stated.memory_request_bytes) | pages,
         limits=_nanos(stated.cpu_limit_millicores, stated.memory_limit_bytes) | pages,
     )
+
+
+def fit_pod_limits(pod: Pod, drafts: Sequence[Draft], order: PodLimitsOrder | None) -> None:
+    """Leave out growth of requests that limits of the whole pod would not hold which the agent of its node is to write.
+
+    It writes none that are below what the containers request, and takes off those it had written.
+    """
+    for resource in Resource:
+        if is_above_pod_limits(pod, drafts, order, resource):
+            for draft in drafts:
+                draft.sides[resource].revert_growth(Setting.REQUEST, LeftReason.POD_BUDGET, POD_LIMITS)
+
+
+def is_above_pod_limits(pod: Pod, drafts: Sequence[Draft], order: PodLimitsOrder | None, resource: Resource) -> bool:
+    """Return whether containers would request more together than the pod's annotation states for an agent to write."""
+    if order is None or order.held not in _LEFT_TO_AGENT:
+        return False
+    asked = parse_pod_limits(pod.annotations[POD_LIMITS])
+    stated = {
+        Resource.CPU: (asked.cpu_limit_millicores, asked.cpu_request_millicores),
+        Resource.MEMORY: (asked.memory_limit_bytes, asked.memory_request_bytes),
+    }[resource]
+    lasting = [draft.sides[resource] for draft in drafts if draft.container.kind is not ContainerKind.INIT]
+    inside = sum(side.request or 0 for side in lasting)
+    return any(amount is not None and inside > amount for amount in stated)
 
 
 def _nanos(cpu_millicores: int | None, memory_bytes: int | None) -> dict[str, int]:

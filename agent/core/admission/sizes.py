@@ -14,9 +14,10 @@ from agent.core.admission.estimate import Estimate, EstimateSource
 from agent.core.admission.limit_ranges import ANYTHING, AllowedRange
 from agent.core.admission.options import AdmissionOptions
 from agent.core.cluster.facts import FrozenAxes
-from agent.core.cluster.pod import Container
+from agent.core.cluster.pod import MEMORY, Container, Requirements
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.runtime_profile import RuntimeProfile
+from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.orders.container_policies import NO_POLICY, ContainerPolicy
 from agent.core.plan.pod_change import Setting
 from agent.core.plan.sizing.container_sizing import MOST, Edges, bounded, limit_within, pair
@@ -123,19 +124,30 @@ class SizingRules:
 
 def sides_of(container: Container) -> dict[Resource, ContainerSide]:
     """Return both resources of a container as it came."""
-    stated = container.resources
     return {
-        Resource.CPU: ContainerSide(
-            resource=Resource.CPU,
-            request_before=stated.cpu_request_millicores or None,
-            limit_before=stated.cpu_limit_millicores or None,
-        ),
-        Resource.MEMORY: ContainerSide(
-            resource=Resource.MEMORY,
-            request_before=stated.memory_request_bytes or None,
-            limit_before=stated.memory_limit_bytes or None,
-            runtime=container.runtime,
-        ),
+        resource: ContainerSide(
+            resource=resource,
+            request_before=request,
+            limit_before=limit,
+            runtime=container.runtime if resource is Resource.MEMORY else None,
+        )
+        for resource, (request, limit) in stated_amounts(container.resources).items()
+    }
+
+
+def stated_amounts(stated: Requirements) -> dict[Resource, tuple[int | None, int | None]]:
+    """Return the request and the limit of both resources; millicores or bytes, None = not stated.
+
+    Of a fraction (1.1Gi is no whole number of bytes) the request is rounded up and the limit down, so that a request
+    that is raised to it is not above it; up as well where it would be below the request.
+    """
+    request_bytes, limit_bytes = stated.memory_request_bytes, stated.memory_limit_bytes
+    if limit_bytes:
+        whole_bytes = stated.limits[MEMORY] // NANOS_PER_UNIT
+        limit_bytes = whole_bytes if whole_bytes >= max(request_bytes or 0, 1) else limit_bytes
+    return {
+        Resource.CPU: (stated.cpu_request_millicores or None, stated.cpu_limit_millicores or None),
+        Resource.MEMORY: (request_bytes or None, limit_bytes or None),
     }
 
 

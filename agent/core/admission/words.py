@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from agent.core.admission.answer import Admission
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
-from agent.core.cluster.pod import Pod
+from agent.core.admission.fit import Draft
+from agent.core.admission.limit_ranges import UNIT_NANOS
+from agent.core.cluster.pod import Container, Pod, Requirements
+from agent.core.cluster.resource import Resource
 from agent.core.orders.annotations import ADMISSION, ORIGINAL_RESOURCES, STARTUP_BOOSTED
 from agent.core.orders.order import Mode, Orders
 from agent.core.plan.needs.demand import ReservedReason
 from agent.core.plan.needs.given_boost import GivenBoost, boost_from, boost_text
-from agent.core.resize.originals import Original, annotated_original, annotation_text, original_of, with_first
+from agent.core.plan.pod_change import Setting, number_of
+from agent.core.resize.originals import (
+    Original,
+    annotated_original,
+    annotation_text,
+    original_of,
+    requirements_of,
+    with_first,
+)
 
 AGAIN_SECONDS: Final = 60
 """An API server gives a request no longer, and the clocks of replicas are nearer to each other."""
+Number = tuple[Resource, Setting]
+_NUMBERS: Final[Mapping[Number, str]] = {
+    (Resource.CPU, Setting.REQUEST): "cpuRequestMillicores",
+    (Resource.CPU, Setting.LIMIT): "cpuLimitMillicores",
+    (Resource.MEMORY, Setting.REQUEST): "memoryRequestBytes",
+    (Resource.MEMORY, Setting.LIMIT): "memoryLimitBytes",
+}
+"""How the annotation names what a container was given."""
 _DAY_SECONDS: Final = 86_400.0
 _HOUR_SECONDS: Final = 3600.0
 
@@ -100,11 +120,70 @@ def gave_budget(pod: Pod, *, now_unix_seconds: float) -> bool:
 
 def gave_boost(pod: Pod, *, now_unix_seconds: float) -> GivenBoost | None:
     """Return the boost that we gave a pod that the API server asks about again; None = we gave it none."""
-    return boost_from(pod) if _earlier(pod, now_unix_seconds) is not None else None
+    earlier, boost = _earlier(pod, now_unix_seconds), boost_from(pod)
+    if earlier is None or boost is None or abs(boost.unix_seconds - earlier.unix_seconds) > AGAIN_SECONDS:
+        return None  # one of another time is of another pod
+    return boost
 
 
-def annotations_of(pod: Pod, answer: Admission, *, now_unix_seconds: float) -> dict[str, str]:
-    """Return the annotations of a pod that is patched: what it came with, and from what it was sized."""
+def as_it_came(pod: Pod, *, now_unix_seconds: float) -> Pod:
+    """Return a pod that the API server asks about again as it came first; any other as it is.
+
+    What somebody else has changed since stays, and so does what was put in.
+    """
+    earlier = _earlier(pod, now_unix_seconds)
+    if earlier is None or not earlier.given:
+        return pod
+    stated = {amounts.container: requirements_of(amounts) for amounts in earlier.original.amounts}
+
+    def came(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+        return tuple(
+            replace(container, resources=_without(container.resources, earlier.given[container.name], first))
+            if container.name in earlier.given and (first := stated.get(container.name)) is not None
+            else container
+            for container in containers
+        )
+
+    return replace(pod, containers=came(pod.containers), init_containers=came(pod.init_containers))
+
+
+def _without(shown: Requirements, given: Mapping[Number, int | None], first: Requirements) -> Requirements:
+    """Return what a container states, with what it stated first in place of what it was given and has still."""
+    requests, limits = dict(shown.requests), dict(shown.limits)
+    for (resource, setting), amount in given.items():
+        if (number_of(shown, resource, setting) or None) != amount:
+            continue
+        was, stated = number_of(first, resource, setting), requests if setting is Setting.REQUEST else limits
+        if was is None:
+            stated.pop(resource.value, None)
+        else:
+            stated[resource.value] = was * UNIT_NANOS[resource]
+    return Requirements(requests=requests, limits=limits)
+
+
+def given_to(drafts: Iterable[Draft]) -> dict[str, dict[str, int | None]]:
+    """Return what containers are given, by container, as the annotation has it; None = it is taken off."""
+    given: dict[str, dict[str, int | None]] = {}
+    for draft in drafts:
+        for resource, side in draft.sides.items():
+            for setting, before, after in (
+                (Setting.REQUEST, side.request_before, side.request),
+                (Setting.LIMIT, side.limit_before, side.limit),
+            ):
+                if before != after:
+                    given.setdefault(draft.container.name, {})[_NUMBERS[resource, setting]] = after
+    return given
+
+
+def annotations_of(
+    pod: Pod, answer: Admission, given: Mapping[str, Mapping[str, int | None]], *, now_unix_seconds: float
+) -> dict[str, str]:
+    """Return the annotations of a pod that is patched: what it came with, from what it was sized, and to what.
+
+    Args:
+        pod: As it came.
+        given: What its containers are to run with that it did not come with (``given_to``).
+    """
     document: dict[str, object] = {"unixSeconds": int(now_unix_seconds)}
     known = {
         container.name: _source(container.estimate)
@@ -115,6 +194,8 @@ def annotations_of(pod: Pod, answer: Admission, *, now_unix_seconds: float) -> d
         document["policy"] = answer.orders.policy
     if known:
         document["containers"] = known
+    if given:
+        document["given"] = given
     earlier = _earlier(pod, now_unix_seconds)
     has_given = earlier is not None and earlier.gave_budget
     if answer.pod_resources is not None or (has_given and not answer.takes_pod_resources):
@@ -132,9 +213,12 @@ def annotations_of(pod: Pod, answer: Admission, *, now_unix_seconds: float) -> d
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
+    unix_seconds: int
     original: Original
     gave_budget: bool
     """``spec.resources`` is ours."""
+    given: Mapping[str, Mapping[Number, int | None]]
+    """What containers were given, millicores or bytes; None = it was taken off."""
 
 
 def _earlier(pod: Pod, now_unix_seconds: float) -> _Earlier | None:
@@ -161,7 +245,15 @@ def _earlier(pod: Pod, now_unix_seconds: float) -> _Earlier | None:
     # Compared, not subtracted: whoever writes it may write a number that no float holds.
     if not now_unix_seconds - AGAIN_SECONDS <= written <= now_unix_seconds + AGAIN_SECONDS:
         return None
-    return _Earlier(original, document.get("podLimits") is True)
+    return _Earlier(written, original, document.get("podLimits") is True, dict(_given(document.get("given"))))
+
+
+def _given(document: object) -> Iterable[tuple[str, Mapping[Number, int | None]]]:
+    """Read what containers were given; what is not understood is left out."""
+    for container, stated in document.items() if isinstance(document, dict) else ():
+        if isinstance(stated, dict):
+            amounts = {number: stated[name] for number, name in _NUMBERS.items() if name in stated}
+            yield container, {key: value for key, value in amounts.items() if value is None or type(value) is int}
 
 
 def _source(estimate: Estimate) -> dict[str, object]:

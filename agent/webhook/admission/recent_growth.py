@@ -97,8 +97,14 @@ class RecentGrowth:
                 admission.is_seen = True
                 self._sum(admission, 1)
 
-    def of(self, namespace: str, address: str = "") -> dict[str, int]:
-        """Return what quotas of a namespace may not show yet, as far as it counts for reviews of an address."""
+    def of(
+        self, namespace: str, address: str = "", *, own: tuple[Workload, Mapping[str, int]] | None = None
+    ) -> dict[str, int]:
+        """Return what quotas of a namespace may not show yet, as far as it counts for reviews of an address.
+
+        Args:
+            own: The workload and the growth of a pod that is asked about again; where it is known it is left out.
+        """
         with self._guard:
             self._forget()
             growth: dict[str, int] = {}
@@ -106,12 +112,20 @@ class RecentGrowth:
                 if whose is None or whose == address or self._record(whose).is_trusted:
                     for name, more in sums.items():
                         growth[name] = growth.get(name, 0) + more
+            if own is not None and self._is_waiting(*own, address):
+                left = {name: more - own[1].get(name, 0) for name, more in growth.items()}
+                growth = {name: more for name, more in left.items() if more}
             return growth
 
     def __len__(self) -> int:
         return len(self._admissions)
 
     # -- inside; the guard is held ---------------------------------------------------------------------------------
+
+    def _is_waiting(self, workload: Workload, grown: Mapping[str, int], address: str) -> bool:
+        """Return whether a pod of a workload that grew so much, by a review of an address, was not seen yet."""
+        waiting = self._unseen.get(workload, ())
+        return any(admission.address == address and admission.grown == grown for admission in waiting)
 
     def _record(self, address: str) -> _Record:
         record = self._records.setdefault(address, _Record())

@@ -20,7 +20,7 @@ from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.admission.limit_ranges import with_growth
 from agent.core.admission.options import AdmissionSettings
 from agent.core.admission.patch import patch_operations
-from agent.core.admission.pod_admission import admit
+from agent.core.admission.pod_admission import admit, growth_given
 from agent.core.autoscalers.vpa_orders import VpaOrders
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.cluster.node import Namespace
@@ -200,6 +200,9 @@ class Reviewer:
         workload = workload_of(pod)
         node_class = None if node is None else facts.node_class(node)
         rules, quotas = facts.rules(), facts.quotas(pod.namespace)
+        if quotas:
+            own = workload, growth_given(pod, now_unix_seconds=now)
+            quotas = with_growth(quotas, self._growth.of(pod.namespace, peer or "", own=own))
         vpa = facts.vpa_orders(workload)
 
         def estimate_of(container: Container, policy: PolicyName) -> Estimate | NoEstimate:
@@ -220,7 +223,7 @@ class Reviewer:
                 frozen=facts.frozen(workload),
                 left_alone_for=facts.left_alone_for(workload) if is_left_to_others else None,
                 limit_ranges=facts.limit_ranges(pod.namespace),
-                quotas=with_growth(quotas, self._growth.of(pod.namespace, peer or "")) if quotas else (),
+                quotas=quotas,
                 replicas=facts.replicas(workload) if quotas else None,
                 bounds_fault=facts.bounds_fault(pod.namespace),
                 pause_reason=rules.pause_reason,

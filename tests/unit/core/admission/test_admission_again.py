@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome
+from agent.core.cluster.facts import LimitRangeItem
+from agent.core.cluster.pod import QosClass
+from agent.core.cluster.qos import computed_qos_class
 from agent.core.orders import annotations as names
 from agent.core.resize.originals import annotated_original
-from tests.admissions import MB, NOW_UNIX_SECONDS, SHOP, admitted, estimate, new_pod, patched, pod_of
+from tests.admissions import MB, NOW_UNIX_SECONDS, SHOP, admitted, estimate, new_pod, patched, pod_of, resources
 from tests.pods import container
 
 CPU, MEMORY = "cpu", "memory"
@@ -155,3 +158,105 @@ def test_originals_that_the_pod_brings_along_are_not_believed(original: str | No
     brought = {names.ORIGINAL_RESOURCES: original, names.ADMISSION: admission}
     orders = {key: text for key, text in brought.items() if text is not None}
     assert originals(first(orders=orders)) == {"app": (500, 300 * MB)}
+
+
+GROWING = {"app": estimate(cpu=300, memory_mb=950)}
+SIDE = container("side", {CPU: "10m", MEMORY: "128M"})
+
+
+def grown(*put_in: dict[str, Any], facts: AdmissionFacts = SHOP, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Admit a pod that is given more memory, and again once another webhook has put something in."""
+    document = new_pod(container("app", {CPU: "300m", MEMORY: "300M"}, more.pop("limits", None)), **more)
+    once = patched(document, admitted(document, GROWING, facts=facts))
+    changed = deepcopy(once)
+    changed["spec"]["containers"] += put_in
+    admission = admitted(changed, GROWING, facts=facts)
+    assert admission.denial is None
+    return once, patched(changed, admission)
+
+
+def memory_mb(*documents: dict[str, Any]) -> list[float]:
+    """Return what the container requests."""
+    stated = [pod_of(document).containers[0].resources.memory_request_bytes or 0 for document in documents]
+    return [amount / MB for amount in stated]
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_growth_that_was_given_is_not_what_the_pods_own_limit_is_held_against(knows: bool) -> None:
+    facts = AdmissionFacts(namespace=SHOP.namespace, knows_pod_level_resources=knows)
+    orders = {names.POD_LIMITS: '{"limits": {"memory": "1G"}}'}
+    once, twice = grown(SIDE, facts=facts, orders=orders)
+    assert memory_mb(once, twice) == [950, 300]  # with what was put in, a larger one has no room
+
+
+def test_growth_that_was_given_goes_where_the_pods_own_resources_hold_it_no_more() -> None:
+    once, twice = grown(SIDE, resources={"requests": {CPU: "1", MEMORY: "1G"}})
+    assert memory_mb(once, twice) == [950, 300]
+
+
+def test_growth_that_was_given_goes_where_a_limit_range_would_refuse_the_pod() -> None:
+    most = LimitRangeItem(name="range", type="Pod", max={MEMORY: 2_000 * MB * 10**9})
+    facts = AdmissionFacts(namespace=SHOP.namespace, limit_ranges=(most,))
+    side = container("side", {MEMORY: "128M"}, {MEMORY: "128M"})
+    once, twice = grown(side, facts=facts, limits={MEMORY: "600M"})
+    assert memory_mb(once, twice) == [950, 300]
+    assert resources(twice)["limits"] == {MEMORY: str(600 * MB)}
+
+
+def test_what_somebody_changed_since_is_what_the_pod_came_with() -> None:
+    done = first()
+    done["spec"]["containers"][0]["resources"]["requests"][CPU] = "700m"
+    held = admitted(done, {"app": estimate(cpu=None, memory_mb=None)})  # nothing is known of it any more
+    assert resources(patched(done, held)) == {
+        "requests": {CPU: "700m", MEMORY: str(300 * MB)},  # ours is taken back, theirs stays
+        "limits": {CPU: "1000m", MEMORY: str(600 * MB)},
+    }
+
+
+def test_the_class_is_that_with_which_the_pod_came_whatever_a_budget_has_made_of_it_since() -> None:
+    document = new_pod(
+        APP, orders={names.POD_LIMITS: '{"limits": {"cpu": "2", "memory": "1G"}}', names.POLICY: "crane"}
+    )
+    known = {"app": estimate(cpu=1500, memory_mb=900)}
+    once = patched(document, admitted(document, known, facts=KNOWING))
+    twice = patched(once, admitted(once, known, facts=KNOWING))
+    assert computed_qos_class(pod_of(twice)) is QosClass.BURSTABLE
+    assert twice == once
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        [],
+        "nonsense",
+        {"app": None},
+        {"app": {"cpuRequestMillicores": "300"}},
+        {"app": {"cpuRequestMillicores": True}},
+        {"app": {"cpuRequestMillicores": 10**400}},
+        {"gone": {"cpuRequestMillicores": 300}},
+    ],
+)
+def test_what_a_pod_was_given_is_read_where_it_is_understood(given: object) -> None:
+    done = first()
+    annotation = json.loads(done["metadata"]["annotations"][names.ADMISSION])
+    done["metadata"]["annotations"][names.ADMISSION] = json.dumps({**annotation, "given": given})
+    admission = admitted(done, {"app": estimate(cpu=None, memory_mb=None)})
+    assert resources(patched(done, admission)) == resources(done)
+
+
+def test_a_boost_of_another_time_is_none_of_this_pod() -> None:
+    orders = {names.GUARANTEED: "true"}
+    pair = {CPU: "1200m", MEMORY: "300M"}
+    document = new_pod(container("app", pair, pair), orders=orders)
+    document["metadata"]["annotations"][names.STARTUP_BOOSTED] = json.dumps(
+        {
+            "unixSeconds": NOW - 3600,
+            "afterReadySeconds": 0,
+            "timeoutSeconds": 600,
+            "containers": {"app": {"requestMillicores": [100, 300]}},
+        }
+    )
+    once = patched(document, admitted(document))
+    assert resources(once)["requests"][CPU] == "300m"
+    assert patched(once, admitted(once)) == once

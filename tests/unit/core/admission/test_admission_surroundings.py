@@ -604,6 +604,23 @@ def test_what_containers_get_does_not_depend_on_limits_that_are_not_set() -> Non
     assert after(limited, estimate(300, 500), facts=within(knows=True)) == after(plain, estimate(300, 500))
 
 
+@pytest.mark.parametrize("knows", [False, None])
+def test_containers_do_not_grow_past_limits_that_an_agent_is_to_write(knows: bool | None) -> None:
+    """It writes none below what containers request, and takes off what it wrote."""
+    document = new_pod(BURSTABLE, orders=asks({CPU: "1", MEMORY: "1G"}))
+    admission = admitted(document, estimate(1500, 700), facts=within(knows=knows))
+    assert resources(patched(document, admission))["requests"] == {CPU: "500m", MEMORY: str(700 * MB)}
+    (note,) = [note for note in admission.containers[0].notes if note.left is LeftReason.POD_BUDGET]
+    assert note.by == names.POD_LIMITS
+
+
+def test_a_start_is_not_boosted_past_limits_that_an_agent_is_to_write() -> None:
+    document = new_pod(BURSTABLE, orders=asks({CPU: "1"}) | {names.STARTUP_BOOST: "factor 3"})
+    admission = admitted(document, estimate(500, 300), facts=within(knows=False))
+    assert resources(patched(document, admission))["requests"][CPU] == "500m"
+    assert admission.startup_boost == f"start not boosted: held by the pod's own resources ({names.POD_LIMITS})"
+
+
 def test_a_pod_limit_below_its_containers_limits_is_a_warning() -> None:
     document = new_pod(BURSTABLE, orders=asks({MEMORY: "500M"}))
     (warning,) = admitted(document, facts=within(knows=True)).warnings

@@ -9,9 +9,11 @@ import pytest
 from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome, LeftReason
 from agent.core.admission.estimate import EstimateSource, NoEstimate, standing_in
 from agent.core.admission.options import AdmissionOptions, AdmissionSettings
+from agent.core.admission.sizes import sides_of
 from agent.core.cluster.facts import FrozenAxes
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.qos import computed_qos_class
+from agent.core.cluster.resource import Resource
 from agent.core.orders import annotations as names
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions, DaemonSetGrowth, PlanOptions
@@ -242,6 +244,14 @@ def test_annotations_keep_the_originals_and_say_from_what() -> None:
         "policy": "plimsoll",
         "containers": {
             "app": {"source": "workload", "historySeconds": 259_200, "pods": 2, "newestAgeSeconds": 30},
+        },
+        "given": {
+            "app": {
+                "cpuRequestMillicores": 300,
+                "cpuLimitMillicores": None,
+                "memoryRequestBytes": 200 * MB,
+                "memoryLimitBytes": 512 * MB,
+            }
         },
     }
     assert names.unknown_keys(done["metadata"]["annotations"]) == ()
@@ -698,3 +708,21 @@ def test_in_mode_protect_a_limit_without_a_request_stays() -> None:
         "requests": {MEMORY: f"{400 * MB}"},
         "limits": {CPU: "1"},
     }
+
+
+@pytest.mark.parametrize("policy", ["crane", "plimsoll"])
+def test_a_limit_of_a_fraction_of_a_byte_is_not_passed_by_the_request_that_is_raised_to_it(policy: str) -> None:
+    kept = {names.CONTAINER_POLICIES: '[{"containerName": "*", "controlledValues": "RequestsOnly"}]'}
+    fraction = container("app", {CPU: "500m", MEMORY: "500Mi"}, {MEMORY: "1181116006400m"})  # as 1.1Gi is shown
+    document = new_pod(fraction, orders={names.POLICY: policy} | kept)
+    done = patched(document, admitted(document, estimate(300, 2000)))
+    assert resources(done) == {
+        "requests": {CPU: "300m", MEMORY: "1181116006"},
+        "limits": {MEMORY: "1181116006400m"},
+    }
+    assert patched(done, admitted(done, estimate(300, 2000))) == done
+
+
+def test_a_request_and_a_limit_within_the_same_byte_stay_in_order() -> None:
+    sides = sides_of(pod_of(new_pod(container("app", {MEMORY: "1000200m"}, {MEMORY: "1000600m"}))).containers[0])
+    assert (sides[Resource.MEMORY].request_before, sides[Resource.MEMORY].limit_before) == (1001, 1001)

@@ -36,6 +36,17 @@ def test_growth_is_summed_by_namespace_and_name_until_it_is_old() -> None:
     assert (len(growth), growth._sums) == (0, {})
 
 
+def test_growth_of_a_pod_that_is_asked_about_again_does_not_count_for_itself() -> None:
+    growth = RecentGrowth(lambda: 1.0)
+    growth.add(WEB, {"memory": 5, "cpu": 1}, SERVER)
+    growth.add(WEB, {"memory": 7}, SERVER)
+    assert growth.of("shop", SERVER, own=(WEB, {"memory": 7})) == {"memory": 5, "cpu": 1}
+    assert growth.of("shop", SERVER, own=(WEB, {"memory": 6})) == {"memory": 12, "cpu": 1}  # of none that is known
+    assert growth.of("shop", SERVER, own=(TILLS, {"memory": 7})) == {"memory": 12, "cpu": 1}
+    assert growth.of("shop", STRANGER, own=(WEB, {"memory": 7})) == {}
+    assert growth.of("shop", SERVER, own=(WEB, {})) == {"memory": 12, "cpu": 1}
+
+
 def test_only_so_many_admissions_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recent_growth, "MOST_ADMISSIONS", 3)
     growth = RecentGrowth(lambda: 1.0)

@@ -115,7 +115,7 @@ def test_what_the_cluster_says_counts(cluster: Cluster, result: str) -> None:
     assert desk.counted == [result]
 
 
-@pytest.mark.parametrize(("room", "result"), [(0, "error"), (400, "patched")])
+@pytest.mark.parametrize(("room", "result"), [(0, "error"), (600, "patched")])
 def test_a_pod_that_our_annotations_would_make_one_that_no_server_takes_stays_as_it_came(
     room: int, result: str
 ) -> None:
