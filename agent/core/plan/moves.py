@@ -416,6 +416,9 @@ def _settle_limit(entry: PodEntry, side: Side, unit: Unit, limit: int, rules: Pl
     wish = unit.limit_wish
     if unit.is_limit_raised and wish is not None:
         wish = max(wish, limit)
+    if wish is not None and unit.request and unit.demand is not None and unit.demand.is_limit_proportional:
+        scaled = limit * unit.applied // unit.request
+        wish = max(scaled, min(wish, limit)) if scaled <= limit else min(scaled, max(wish, limit))
     differs = unit.request != limit
     after = limit_wish(limit, wish, unit.applied, differs=differs)
     if after == limit:

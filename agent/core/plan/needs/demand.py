@@ -166,6 +166,8 @@ class Demand:
     """The peak by it, at least ``foreseen_base``; None with that."""
     foreseen_limit: int | None = None
     """The limit by it; None = limit."""
+    is_limit_proportional: bool = False
+    """The limit keeps its ratio to the request, and so to what is granted of the request that it was advised with."""
     calm_falls: CalmFalls | None = None
     """CPU only: it has credit for seconds, and falls by this rule; None = it has none, and falls as all do."""
 

@@ -216,6 +216,10 @@ def _container_demand(
     if memory_demand is not None:
         memory_demand = _above_use(memory_demand, key, container, pressing, known)
         memory_demand = _with_limits(memory_demand, recommendation, container, pressing, known, most_limit_bytes)
+    if recommendation is not None and recommendation.policy == PolicyName.VPA:
+        cpu_demand = None if cpu_demand is None else replace(cpu_demand, is_limit_proportional=True)
+        if memory_demand is not None and not memory_demand.is_urgent:
+            memory_demand = replace(memory_demand, is_limit_proportional=True)
     return ContainerDemand(
         name=container.name,
         kind=container.kind,
@@ -278,7 +282,10 @@ def _with_limits(
 ) -> Demand:
     """Return a demand of memory with the limits that may be written: no fall after so short a time, none too high."""
     plan, stated, urgent = known.settings.plan, container.resources.memory_limit_bytes, pressing.memory_limit_bytes
-    advised = _known_long_enough(demand.limit, stated, recommendation, plan)
+    advised = demand.limit
+    if advised is None and _is_pair_advised(container, recommendation):
+        advised = stated  # no change is advised; without a limit it would be wished down to its peak
+    advised = _known_long_enough(advised, stated, recommendation, plan)
     foreseen = demand.foreseen_limit
     if foreseen is not None:
         foreseen = _known_long_enough(foreseen, stated, recommendation, plan)
@@ -292,6 +299,12 @@ def _with_limits(
         is_limit_young=recommendation is not None
         and recommendation.basis.memory_measured_seconds < plan.memory_limit_history_seconds,
     )
+
+
+def _is_pair_advised(container: Container, recommendation: Recommendation | None) -> bool:
+    """Return whether a memory request that is its own limit is what is advised."""
+    request_bytes, limit_bytes = container.resources.memory_request_bytes, container.resources.memory_limit_bytes
+    return recommendation is not None and request_bytes == limit_bytes == recommendation.memory_bytes.request
 
 
 def _demand(advice: Advice | None, request: int | None, urgent: int | None, *, is_past: bool) -> Demand | None:

@@ -213,7 +213,8 @@ def _read(unit: Unit, reading: _Reading, edges: Edges, *, is_cpu: bool) -> None:
         base, lasting, peak, pressing = _levels(demand, edges)
     if limit is not None:
         wish = _limit_wish(demand.limit, limit, reading, edges, is_cpu=is_cpu)
-        if unit.is_limit_fixed:
+        is_raised = is_cpu and is_cpu_limit_raised(reading) and not (reading.is_guaranteed and request == limit)
+        if unit.is_limit_fixed or is_raised:
             wish = None
         if unit.is_limit_fixed and request == limit and reading.is_guaranteed:
             unit.fixed = KeptReason.QOS  # the request alone may not part from its limit
@@ -229,7 +230,7 @@ def _read(unit: Unit, reading: _Reading, edges: Edges, *, is_cpu: bool) -> None:
             if demand.foreseen_limit is not None:
                 foreseen = _limit_wish(demand.foreseen_limit, limit, reading, edges, is_cpu=is_cpu)
                 unit.limit_wish = max(wish, foreseen or 0)
-        elif is_cpu and is_cpu_limit_raised(reading) and not unit.is_limit_fixed:
+        elif is_raised and not unit.is_limit_fixed:
             unit.limit_wish = reading.rules.allocatable_cpu_millicores
             unit.is_limit_raised = True
         else:

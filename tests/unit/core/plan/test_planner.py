@@ -639,13 +639,44 @@ def test_a_request_equal_to_a_limit_that_stays_is_not_parted_from_it_for_one_uni
 
 
 def test_a_cpu_limit_of_the_policy_s_own_rises_and_falls_with_the_request() -> None:
-    plan = node(limited(wanted(50, limit=100), cpu_limit=200)).plan()
+    plan = node(limited(wanted(50, limit=100), cpu_limit=200, policy=PolicyName.VPA)).plan()
     assert [told(step) for step in plan.steps] == [
         [("app", "cpu", "request", 100, 50), ("app", "cpu", "limit", 200, 100)]
     ]
-    plan = node(limited(wanted(300, limit=150), cpu_limit=200)).plan()
+    plan = node(limited(wanted(300, limit=150), cpu_limit=200, policy=PolicyName.VPA)).plan()
     # The policy's limit is below the request: the limit stays above it all the same.
     assert told(plan.steps[0]) == [("app", "cpu", "request", 100, 300), ("app", "cpu", "limit", 200, 301)]
+
+
+def test_a_cpu_limit_that_the_policy_has_no_word_for_is_out_of_the_way_in_one_plan() -> None:
+    # cruise advises one above the request that it asks for, as a limit must not be below it.
+    plan = node(limited(wanted(650, limit=651), cpu_limit=480), cpu=4000).plan()
+    assert told(plan.steps[0]) == [("app", "cpu", "request", 100, 650), ("app", "cpu", "limit", 480, 4000)]
+
+
+@pytest.mark.parametrize(
+    ("wish", "limit_wish", "room", "limit_after"),
+    [
+        (300, 600, 1000, 600),  # all that was advised is granted
+        (300, 600, 150, 300),  # of 200 more there is room for 50: the limit follows what is granted
+        (300, 600, 100, 200),  # for nothing
+        (50, 100, 1000, 100),
+        (50, 140, 1000, 140),  # the policy holds it up
+    ],
+)
+def test_a_limit_in_proportion_goes_by_what_is_granted_of_the_request(
+    wish: int, limit_wish: int, room: int, limit_after: int
+) -> None:
+    """Else each plan would multiply it anew, as the next advice is in proportion to it."""
+    demand = replace(wanted(wish, limit=limit_wish), is_limit_proportional=True)
+    pod = pod_demand(
+        kind="DaemonSet",
+        containers=[container(cpu=100, memory=64 * MIB, cpu_limit=200)],
+        demands=[needs("app", demand, MEMORY)],
+        order={"policy": PolicyName.VPA},
+    )
+    plan = node(pod, cpu=room, options=PlanOptions(daemon_set_growth=DaemonSetGrowth.FITS)).plan()
+    assert cpu_of(plan).limit_applied == limit_after
 
 
 def test_a_memory_limit_rises_with_the_growth_and_falls_by_itself_at_the_end() -> None:

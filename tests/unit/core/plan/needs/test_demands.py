@@ -384,6 +384,30 @@ def test_a_memory_limit_falls_only_where_a_day_is_known() -> None:
     assert limit(60.0, memory_limit_history_seconds=0.0) == 256 * MI
 
 
+@pytest.mark.parametrize(("request_mib", "limit"), [(512, 512 * MI), (511, None), (256, None)])
+def test_a_pair_that_is_as_it_is_advised_is_wished_as_it_is(request_mib: int, limit: int | None) -> None:
+    """No change is advised of it; without a wish it would fall to its peak, and rise again by the next advice."""
+    both = {"memory": f"{request_mib}Mi"}
+    paired = pod(container("app", {"cpu": "1", **both}, {"cpu": "1", "memory": "512Mi"}))
+    item = recommendation("web", memory=512 * MI, memory_fields={"peak": 256.0 * MI, "limit": None})
+    app = only(asked(paired, items=[item]))
+    assert app.memory is not None
+    assert app.memory.limit == limit
+
+
+@pytest.mark.parametrize(("policy", "is_proportional"), [("vpa", True), ("cruise", False), ("plimsoll", False)])
+def test_limits_are_in_proportion_under_vpa_but_for_memory_that_presses(policy: str, is_proportional: bool) -> None:
+    item = replace(recommendation("web"), policy=policy)
+    app = only(asked(items=[item]))
+    assert app.cpu is not None
+    assert app.memory is not None
+    assert (app.cpu.is_limit_proportional, app.memory.is_limit_proportional) == (is_proportional, is_proportional)
+    leaking = {("uid-shop-web", "app"): Urgent(memory_bytes=500 * MI, memory_limit_bytes=600 * MI)}
+    pressing = only(asked(items=[item], urgent=leaking))
+    assert pressing.memory is not None
+    assert not pressing.memory.is_limit_proportional
+
+
 OWN = {"memory_own_base": 100.0 * MI, "memory_own_peak": 120.0 * MI, "memory_own_limit": 300.0 * MI}
 TERABYTES = 10**13
 
