@@ -26,9 +26,11 @@ from agent.node.reports.client import WebhookClient
 from agent.webhook.admission.glance import MAX_REVIEW_BYTES, Unread
 from agent.webhook.admission.logged_reasons import MOST_REASONS
 from agent.webhook.http.access import Sender
+from agent.webhook.http.address_shares import BURST_SECONDS
 from agent.webhook.http.bodies import MAX_DISCARDED_BYTES, MAX_HEAD_BYTES, MAX_REVIEWS_BYTES
 from agent.webhook.http.routes import MAX_BODIES, HttpAnswer, fault
 from agent.webhook.http.tls_server import OTHER_FILES, READ_BYTES
+from tests.fakes import FakeClock
 from tests.webhook.https import Running, running, sender_of, services
 
 
@@ -426,6 +428,30 @@ def test_who_used_up_the_share_of_an_address_waits_and_others_do_not(
             hook.app.shares.charge("127.0.0.2", 1e9)
             assert is_kept_out(greedy)
             assert hook.server.connections.closed["share"] == 1
+
+
+def test_what_a_review_takes_beyond_what_it_looked_like_is_its_address_s_too(tmp_path: Path) -> None:
+    seconds = 3 * BURST_SECONDS  # of thread time, which this review pretends to have used
+
+    def review(body: bytes, peer: str) -> bytes:
+        clock.advance(seconds)
+        return b"read"
+
+    clock = FakeClock()
+    failed: list[Unread] = []
+    with (
+        running(services(review=review, failed=failed.append), tmp_path) as hook,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(time, "thread_time", lambda: clock.seconds)
+        greedy = From(hook, "127.0.0.2")
+        body = review_of(250)  # answered in a thread
+        head = b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+        with greedy.plain() as other:
+            assert greedy.asked(other, head + body) == b"read"
+            _await(lambda: hook.app.shares.owed_seconds("127.0.0.2") > 0)
+            greedy.asked(other, head + body)
+            assert failed == [Unread.SHARE]
 
 
 @pytest.mark.parametrize("host", [b"x/healthz?", b"x/healthz#", b"127.0.0.1", b"", b"[::1", b"x/healthz/../"])

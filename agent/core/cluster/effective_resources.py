@@ -146,19 +146,22 @@ def without_overhead(pod: Pod, stated: Mapping[str, int], reported: Mapping[str,
 
 def _aggregated(pod: Pod, pick: _Pick) -> dict[str, int]:
     """Sum regular containers and sidecars; an init stage needs its own amount and that of the sidecars before it."""
+    statuses = {status.name: status for status in reversed(pod.statuses)}
     total: dict[str, int] = {}
     for container in pod.containers:
-        _add(total, pick(container, pod.status_of(container.name)))
+        _add(total, pick(container, statuses.get(container.name)))
     sidecars: dict[str, int] = {}
     stages: dict[str, int] = {}
     for container in pod.init_containers:
-        amounts = pick(container, pod.status_of(container.name))
-        stage = dict(sidecars)
-        _add(stage, amounts)
+        amounts = pick(container, statuses.get(container.name))
+        # A pod's author may name thousands of resources: only those that the container names are looked at. Of the
+        # others a stage needs what its sidecars do, and each of those had a stage of its own.
+        for name, amount in amounts.items():
+            stage = sidecars.get(name, 0) + amount
+            stages[name] = max(stages.get(name, stage), stage)
         if container.kind is ContainerKind.SIDECAR:
             _add(total, amounts)
-            sidecars = stage
-        stages = _largest(stages, stage)
+            _add(sidecars, amounts)
     return _largest(total, stages)
 
 

@@ -167,6 +167,21 @@ class PodPlacement:
     is_written_known: bool = True
     """What its containers were written with is what the pod requested; False = it has requests of its own."""
 
+    @property
+    def parts(self) -> int:
+        """Count the labels, rules and values that it is made of: what it takes to keep."""
+        selectors = [term.selector for term in self.apart_from]
+        selectors += [term.selector for term in self.widely_apart_from]
+        selectors += [term.namespace_selector for term in self.apart_from if term.namespace_selector is not None]
+        requirements = [requirement for term in self.node_terms for requirement in term]
+        requirements += [requirement for selector in selectors for requirement in selector.requirements]
+        plain = (self.labels, self.node_selector, self.tolerations, self.host_ports, self.other_requests, selectors)
+        return (
+            sum(map(len, plain))
+            + sum(1 + len(requirement.values) for requirement in requirements)
+            + sum(len(term.namespaces) for term in self.apart_from)
+        )
+
     def cpu_millicores(self, containers_millicores: int) -> int:
         """Return what the pod requests in all where its containers and sidecars request so much."""
         return max(containers_millicores, self.stage_cpu_millicores) + self.overhead_cpu_millicores

@@ -28,8 +28,20 @@ _FORM = re.compile(
 )
 
 
+_TOLD_DIGITS = 40
+"""Of an amount of thousands of digits, those that 64 bits could hold and more."""
+_MOST_NANOS = INT64_MAX * NANOS_PER_UNIT
+_LEAST_MAGNITUDE, _MOST_MAGNITUDE = -30, 40
+"""Powers of ten between which an amount is worked out: below any suffix leaves less than a nano, above is more than 64
+bits hold."""
+
+
 class QuantityError(ValueError):
     """Text that is not a Quantity."""
+
+
+class QuantitySizeError(QuantityError):
+    """A Quantity with more digits, or a larger exponent, than anybody who means an amount writes."""
 
 
 def parse_quantity(text: str) -> int:
@@ -45,10 +57,58 @@ def parse_quantity(text: str) -> int:
     return _parse_usual(text) if len(text) <= _USUAL else _parse(text)
 
 
+def cut_quantity(text: str) -> int:
+    """Read a Quantity that an API server keeps, whatever its size: nanos, no further than 64 bits of units reach.
+
+    An API server takes exponents and digits without bound, and who may create a pod may write them: what it requests
+    has to be counted all the same. Nothing is computed that is as large as the text says.
+
+    Raises:
+        QuantityError: It is none.
+    """
+    try:
+        nanos = parse_quantity(text)
+    except QuantitySizeError:
+        nanos = _approximate(text.strip())
+    return nanos if -_MOST_NANOS <= nanos <= _MOST_NANOS else max(-_MOST_NANOS, min(nanos, _MOST_NANOS))
+
+
+def _approximate(text: str) -> int:
+    """Read the first digits of a Quantity and its magnitude; what is left out is rounded away from zero."""
+    match = _FORM.match(text)
+    digits = "" if match is None else match["whole"] + (match["fraction"] or "")
+    if match is None or not digits:
+        msg = f"{text[:60]!r}... is not a quantity ({ALLOWED})"
+        raise QuantityError(msg)
+    told = digits.lstrip("0")
+    if not told:
+        return 0
+    magnitude = len(match["whole"]) - (len(digits) - len(told)) + _exponent(match["exponent"], match["suffix"] or "")
+    if magnitude > _MOST_MAGNITUDE:
+        nanos = _MOST_NANOS
+    elif magnitude < _LEAST_MAGNITUDE:
+        nanos = 1
+    else:
+        is_cut = bool(told[_TOLD_DIGITS:].strip("0"))
+        whole = (int(told[:_TOLD_DIGITS]) + is_cut) << _BINARY.get(match["suffix"] or "", 0)
+        shift = magnitude - min(len(told), _TOLD_DIGITS) + _NANO_DIGITS
+        nanos = whole * 10**shift if shift >= 0 else -(-whole // 10**-shift)
+    return -nanos if match["sign"] == "-" else nanos
+
+
+def _exponent(text: str | None, suffix: str) -> int:
+    """Return a power of ten; of an exponent of very many digits only that it is large counts."""
+    if text is None:
+        return _DECIMAL.get(suffix, 0)
+    power = text.lstrip("+-").lstrip("0")[:_TOLD_DIGITS]
+    largest = int(power or "0")
+    return -largest if text.startswith("-") else largest
+
+
 def _parse(text: str) -> int:
     if len(text) > _LONGEST:
         msg = f"{text[:60]!r}... of {len(text)} characters is not a quantity (up to {_LONGEST})"
-        raise QuantityError(msg)
+        raise QuantitySizeError(msg)
     match = _FORM.match(text.strip())
     if match is None or not (match["whole"] or match["fraction"]):
         msg = f"{text!r} is not a quantity ({ALLOWED})"
@@ -56,17 +116,17 @@ def _parse(text: str) -> int:
     fraction = match["fraction"] or ""
     digits = int((match["whole"] + fraction) or "0")
     suffix = match["suffix"] or ""
-    exponent = int(match["exponent"]) if match["exponent"] else _DECIMAL.get(suffix, 0)
+    exponent = _exponent(match["exponent"], suffix)
     if abs(exponent) > _MAX_EXPONENT:
         msg = f"{text!r} is not a quantity (an exponent from -{_MAX_EXPONENT} to {_MAX_EXPONENT})"
-        raise QuantityError(msg)
+        raise QuantitySizeError(msg)
     if suffix in _BINARY:
         digits <<= _BINARY[suffix]
     shift = exponent + _NANO_DIGITS - len(fraction)
     scale: int = 10 ** abs(shift)
     nanos = digits * scale if shift >= 0 else -(-digits // scale)
     if suffix in _BINARY:
-        nanos = min(nanos, INT64_MAX * NANOS_PER_UNIT)
+        nanos = min(nanos, _MOST_NANOS)
     return -nanos if match["sign"] == "-" else nanos
 
 

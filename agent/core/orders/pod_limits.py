@@ -15,6 +15,8 @@ POD_LIMITS_ALLOWED: Final = (
     '{"limits": {"cpu": "2", "memory": "384M"}}: one of the two or both, at least 1m and 1Mi; hugepages-2Mi and the '
     'like beside them; "requests" with the same names beside "limits"'
 )
+LONGEST_POD_LIMITS: Final = 4096
+"""Characters. All kinds of pages that there are take a few hundred."""
 _LIMITS, _REQUESTS = "limits", "requests"
 _RESOURCES = (CPU, MEMORY)
 _LEAST_NANOS = {CPU: NANOS_PER_MILLI, MEMORY: MIB * NANOS_PER_UNIT}
@@ -49,6 +51,8 @@ class PodLimits:
 
 def parse_pod_limits(text: str) -> PodLimits:
     """Read the annotation's value."""
+    if len(text) > LONGEST_POD_LIMITS:
+        raise PodLimitsError(f"{len(text)} characters, of at most {LONGEST_POD_LIMITS}")
     try:
         # Numbers stay text: a Quantity is exact, a float is not.
         document: object = json.loads(

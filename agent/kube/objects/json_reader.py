@@ -12,15 +12,13 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, Self, TypeVar
 
-from agent.core.numbers.quantity import ALLOWED, QuantityError, parse_quantity
-from agent.core.numbers.units import INT64_MAX, NANOS_PER_UNIT
+from agent.core.numbers.quantity import ALLOWED, QuantityError, cut_quantity
 
 _T = TypeVar("_T")
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 _OBJECTS: Final = (dict, Mapping)
 """A dict first: asking one whether it is a Mapping takes longer."""
-_MOST_NANOS: Final = INT64_MAX * NANOS_PER_UNIT
 _LARGEST: Final = 1e300
 """Of a number that is to be reckoned with."""
 _TIME_FORM: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)\Z", re.ASCII)
@@ -160,12 +158,10 @@ class Reader:
                 raise self.error(key, value, ALLOWED)
             value = str(value)
         try:
-            nanos = parse_quantity(value)
+            return cut_quantity(value)  # as the API server's own Value() is
         except QuantityError as error:
             msg = f"{self.at(key)}: {error}"
             raise ConvertError(msg) from None
-        # As the API server's own Value() is cut.
-        return nanos if -_MOST_NANOS <= nanos <= _MOST_NANOS else max(-_MOST_NANOS, min(nanos, _MOST_NANOS))
 
     def amounts(self, key: str) -> dict[str, int]:
         """Return an object of Quantities in nanos; an absent one is empty."""

@@ -10,6 +10,7 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
 from typing import Final, Generic, TypeVar
@@ -93,6 +94,11 @@ _UNKNOWN: Final = PodPlacement(held_for="is placed in ways that are not known", 
 _NOT_KEPT: Final = PodPlacement(
     held_for=f"is of more than {MOST_PLACEMENTS} sorts of pods that differ in labels or placement: its own is not kept",
     is_written_known=False,
+)
+MOST_PARTS: Final = 250
+"""Of one placement. Whoever may create a pod may give it 40,000 labels, ten megabytes here."""
+_TOO_MANY_PARTS: Final = PodPlacement(
+    held_for=f"has more than {MOST_PARTS} labels and rules of placement: they are not kept", is_written_known=False
 )
 _NONE: Final = (0, 0, 0)
 _NOWHERE: Final = 0xFFFF_FFFF
@@ -336,8 +342,11 @@ class PodTable(ReflectedObjects[PodPlace]):
         flags = _RUNNING * place.is_running | _TERMINATING * place.is_terminating
         names = place.name if place.controller is None else f"{place.name}\0{place.controller}"
         placement = place.placement or _UNKNOWN
-        if len(self._placements) >= MOST_PLACEMENTS and self._placements.number(placement) is None:
-            placement = _NOT_KEPT
+        if self._placements.number(placement) is None:
+            if placement.parts > MOST_PARTS:
+                placement = _TOO_MANY_PARTS
+            elif len(self._placements) >= MOST_PLACEMENTS:
+                placement = _NOT_KEPT
         self._records[key] = _RECORD.pack(
             workload,
             node,
@@ -388,7 +397,8 @@ class PodTable(ReflectedObjects[PodPlace]):
             return False
         place, now_seconds = self._place(key, record), self._clock()
         self._drop(key)
-        self._gone[place.uid] = now_seconds, place
+        # Where it might run nobody asks of it any more, and its author may have made that as large as he likes.
+        self._gone[place.uid] = now_seconds, replace(place, placement=None)
         self._gone.move_to_end(place.uid)
         while self._gone:
             oldest = next(iter(self._gone))

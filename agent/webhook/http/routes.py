@@ -7,6 +7,7 @@ no address takes more of the process than its share.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
@@ -249,7 +250,7 @@ class WebhookApp:
         if seen.seconds > QUICK_SECONDS:
             self.shares.charge(peer, seen.seconds)
             try:
-                return await self._turns.take(peer, seen.seconds, self._services.review, body)
+                return await self._turns.take(peer, seen.seconds, self._measured(seen.seconds), body)
             except Full:
                 raise _Passed(Unread.BUSY) from None
         begun = time.thread_time()  # what other threads use up meanwhile is not this address'
@@ -257,6 +258,25 @@ class WebhookApp:
             return self._services.review(body, peer)
         finally:
             self.shares.charge(peer, time.thread_time() - begun)
+
+    def _measured(self, charged_seconds: float) -> Callable[[bytes, str], bytes]:
+        """Return how a review is answered in a thread; what that takes beyond what was charged is charged afterwards.
+
+        Also of a client that has gone by then, so that nobody works more by not waiting for an answer.
+        """
+        loop = asyncio.get_running_loop()
+
+        def review(body: bytes, peer: str) -> bytes:
+            begun = time.thread_time()
+            try:
+                return self._services.review(body, peer)
+            finally:
+                more_seconds = time.thread_time() - begun - charged_seconds
+                if more_seconds > 0:
+                    with contextlib.suppress(RuntimeError):  # the loop has ended
+                        loop.call_soon_threadsafe(self.shares.charge, peer, more_seconds)
+
+        return review
 
     def _working(
         self, kind: CallKind, work: Callable[[Call], HttpAnswer], most_bytes: int

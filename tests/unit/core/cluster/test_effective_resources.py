@@ -176,3 +176,37 @@ def test_requests_are_at_least_those_of_every_container(regular: list[str], init
     everyone = [unit.resources.requests["cpu"] for unit in pod.sized_containers()]
     assert max(everyone) <= total <= sum(everyone)
     assert container_requests(pod)["cpu"] == total
+
+
+NAMES = st.sampled_from(["cpu", "memory", "example.com/a", "example.com/b"])
+
+
+@given(
+    st.lists(st.dictionaries(NAMES, st.integers(0, 9)), min_size=1, max_size=3),
+    st.lists(st.tuples(st.dictionaries(NAMES, st.integers(0, 9)), st.booleans()), max_size=6),
+)
+def test_a_stage_needs_what_its_container_and_the_sidecars_before_it_do(
+    regular: list[dict[str, int]], initial: list[tuple[dict[str, int], bool]]
+) -> None:
+    """As it is written down in the source of component-helpers: each stage whole, and the largest of all."""
+
+    def texts(amounts: dict[str, int]) -> dict[str, str]:
+        return {name: str(amount) for name, amount in amounts.items()}
+
+    pod = make_pod(
+        *(container(f"c{index}", texts(amounts)) for index, amounts in enumerate(regular)),
+        initContainers=[
+            (sidecar if goes_on else container)(f"i{index}", texts(amounts))
+            for index, (amounts, goes_on) in enumerate(initial)
+        ],
+    )
+    lasting = [*regular, *(amounts for amounts, goes_on in initial if goes_on)]
+    stages = [
+        [amounts, *(before for before, goes_on in initial[:index] if goes_on)]
+        for index, (amounts, _) in enumerate(initial)
+    ]
+    expected: dict[str, int] = {}
+    for together in (lasting, *stages):
+        for name in {name for amounts in together for name in amounts}:
+            expected[name] = max(expected.get(name, 0), sum(amounts.get(name, 0) for amounts in together))
+    assert container_requests(pod) == {name: amount * 10**9 for name, amount in expected.items()}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.numbers.quantity import QuantityError, format_quantity, parse_quantity
+from agent.core.numbers.quantity import QuantityError, cut_quantity, format_quantity, parse_quantity
 from agent.core.numbers.units import INT64_MAX, NANOS_PER_UNIT, to_millis, to_units
 
 NANOS = st.integers(min_value=-(10**30), max_value=10**30)
@@ -99,3 +99,42 @@ def test_quantity_of_thousands_of_digits_is_refused_and_shown_in_part() -> None:
     with pytest.raises(QuantityError) as refused:
         parse_quantity("9" * 5000)
     assert str(refused.value).endswith("... of 5000 characters is not a quantity (up to 4000)")
+
+
+MOST = INT64_MAX * NANOS_PER_UNIT
+
+
+@pytest.mark.parametrize(
+    ("text", "nanos"),
+    [
+        ("1e1002", MOST),
+        ("-1e1002", -MOST),
+        ("1" * 4500, MOST),
+        ("1e" + "9" * 5000, MOST),
+        ("1e-1002", 1),
+        ("-1e-" + "9" * 5000, -1),
+        ("0" * 5000, 0),
+        ("0e99999", 0),
+        ("0" * 5000 + "1500m", 1_500_000_000),
+        ("0." + "0" * 5000 + "1", 1),
+        ("0." + "0" * 5000 + "1Ei", 1),
+        ("1." + "0" * 5000 + "Gi", 2**30 * NANOS_PER_UNIT),
+        ("1" + "0" * 5000 + "e-5000", NANOS_PER_UNIT),
+        ("1E", 10**18 * NANOS_PER_UNIT),
+        ("10E", MOST),
+    ],
+)
+def test_cut_quantity_reads_what_an_api_server_keeps_whatever_its_size(text: str, nanos: int) -> None:
+    assert cut_quantity(text) == nanos
+
+
+@pytest.mark.parametrize("text", ["", "abc", "1.2.3", "." + " " * 5000, "1" * 4500 + "x", "e1002"])
+def test_cut_quantity_refuses_what_is_none(text: str) -> None:
+    with pytest.raises(QuantityError):
+        cut_quantity(text)
+
+
+@given(st.from_regex(r"[+-]?[0-9]{1,30}(\.[0-9]{0,30})?([numkMGTPE]|[KMGTPE]i|e-?[0-9]{1,2})?", fullmatch=True))
+def test_a_quantity_that_is_long_is_read_as_the_short_one_that_it_is(text: str) -> None:
+    sign, rest = (text[0], text[1:]) if text[0] in "+-" else ("", text)
+    assert cut_quantity(sign + "0" * 4100 + rest) == cut_quantity(text)

@@ -219,7 +219,7 @@ def test_what_is_not_the_creation_of_a_pod_is_passed_over(request_fields: dict[s
         (json.dumps(review_of({**POD, "spec": 7})).encode(), UID),
         (json.dumps(review_of(POD, resource=None)).encode(), UID),
         (json.dumps(review_of(POD, namespace=["shop"])).encode(), UID),
-        (json.dumps(review_of(new_pod(container("a", {"cpu": "9" * 5000})))).encode(), UID),
+        (json.dumps(review_of(new_pod(container("a", {"cpu": "9" * 5000 + "x"})))).encode(), UID),
         (json.dumps(review_of(new_pod(container("a", {"cpu": "\ud800"})))).encode(), UID),
         (json.dumps(review_of(POD)).encode() + b" " * MAX_REVIEW_BYTES, UID),
     ],

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent.core.cluster.facts import PodPlace, WorkloadRequests, WrittenContainer
+from agent.core.cluster.placement import PodPlacement
 from agent.core.cluster.workload import Workload
 from agent.kube.objects.cluster_json import limit_range_from_json, pod_place_from_json
 from agent.kube.objects.json_reader import Reader
@@ -163,6 +164,42 @@ def test_of_pods_that_are_gone_only_so_many_are_remembered(monkeypatch: pytest.M
         table.put(entry(place), now_seconds=0.0)
         table.remove(entry(place))
     assert [table.gone_pod(uid) is not None for uid in UIDS[:3]] == [False, True, True]
+
+
+def test_where_a_pod_may_run_is_not_remembered_of_one_that_is_gone() -> None:
+    table = PodTable(lambda: 0.0)
+    place = PodPlace(
+        uid=UIDS[0],
+        namespace="n",
+        name="p",
+        node=None,
+        workload=WORKLOADS[0],
+        is_running=True,
+        is_terminating=False,
+        placement=PodPlacement(labels=(("app", "web"),)),
+    )
+    table.put(entry(place), now_seconds=0.0)
+    kept = table.pod(UIDS[0])
+    assert kept is not None
+    assert kept.placement == place.placement
+    table.remove(entry(place))
+    gone = table.gone_pod(UIDS[0])
+    assert gone is not None
+    assert gone.placement is None
+
+
+def test_labels_and_rules_of_a_pod_are_kept_up_to_a_bound() -> None:
+    table = PodTable(lambda: 0.0)
+    metadata = {"uid": UIDS[0], "namespace": "shop", "name": "web"}
+    for count in (250, 251):
+        labels = {f"label-{number}": "x" for number in range(count)}
+        table.put(table.entry({"metadata": {**metadata, "labels": labels}, "spec": {}}), now_seconds=0.0)
+        place = table.pod(UIDS[0])
+        assert place is not None
+        assert place.placement is not None
+        is_kept = count == 250
+        assert len(place.placement.labels) == (250 if is_kept else 0)
+        assert ("more than 250 labels" in place.placement.held_for) is not is_kept
 
 
 # -- the index -------------------------------------------------------------------------------------------------------
