@@ -146,6 +146,12 @@ def test_a_refusal_is_short_however_long_the_name_that_is_refused(text: str) -> 
     assert len(str(caught.value)) < 200
 
 
+def test_a_text_that_is_longer_than_any_sensible_one_is_not_read() -> None:
+    pages = {f"hugepages-{size}Mi": "1Gi" for size in range(1, 400)}
+    with pytest.raises(PodLimitsError, match=r"\d+ characters, of at most 4096"):
+        parse_pod_limits(json.dumps({"limits": {"cpu": "2", **pages}}))
+
+
 def test_digits_without_end_are_refused_and_not_computed() -> None:
     with pytest.raises(PodLimitsError, match="is not a quantity"):
         parse_pod_limits(json.dumps({"limits": {"memory": "9" * 4_000}}))
