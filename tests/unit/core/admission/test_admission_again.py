@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome
+from agent.core.admission.pod_admission import growth_given
 from agent.core.cluster.facts import LimitRangeItem
 from agent.core.cluster.pod import QosClass
 from agent.core.cluster.qos import computed_qos_class
@@ -260,3 +261,22 @@ def test_a_boost_of_another_time_is_none_of_this_pod() -> None:
     once = patched(document, admitted(document))
     assert resources(once)["requests"][CPU] == "300m"
     assert patched(once, admitted(once)) == once
+
+
+@pytest.mark.parametrize(
+    ("orders", "cpu_millicores", "memory_mb"),
+    [
+        ({}, 0, 650),
+        ({names.STARTUP_BOOST: "add 1"}, 1000, 650),
+        ({names.POD_LIMITS: '{"limits": {"memory": "2G"}, "requests": {"memory": "1G"}}'}, 0, 700),
+    ],
+)
+def test_what_a_pod_has_grown_by_our_answer_is_known_when_it_is_asked_about_again(
+    orders: dict[str, str], cpu_millicores: int, memory_mb: int
+) -> None:
+    once, _ = grown(orders=orders, facts=KNOWING)
+    given = growth_given(pod_of(once), now_unix_seconds=NOW_UNIX_SECONDS)
+    assert given.get("requests.cpu", 0) == cpu_millicores * 10**6
+    assert given.get("requests.memory", 0) == memory_mb * MB * 10**9
+    assert growth_given(pod_of(new_pod(APP)), now_unix_seconds=NOW_UNIX_SECONDS) == {}
+    assert growth_given(pod_of(once), now_unix_seconds=NOW_UNIX_SECONDS + 61) == {}

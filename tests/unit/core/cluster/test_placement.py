@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from agent.core.cluster.node import Taint
-from agent.core.cluster.placement import Operator, PodPlacement, Requirement, Selector, Toleration
+from agent.core.cluster.placement import (
+    NodeAntiAffinity,
+    Operator,
+    PodPlacement,
+    Requirement,
+    Selector,
+    Toleration,
+    WideAntiAffinity,
+)
 
 
 @pytest.mark.parametrize(
@@ -61,3 +69,22 @@ def test_a_pod_requests_its_largest_stage_and_its_overhead() -> None:
     )
     assert (placement.cpu_millicores(100), placement.cpu_millicores(600)) == (550, 650)
     assert (placement.memory_bytes(5), placement.memory_bytes(20)) == (15, 25)
+
+
+def test_the_parts_of_a_placement_are_all_that_its_author_can_make_many_of() -> None:
+    one_of = Requirement(key="app", operator=Operator.IN, values=("a", "b"))  # 3
+    placement = PodPlacement(
+        labels=(("app", "web"),),
+        node_selector=(("zone", "a"), ("disk", "ssd")),
+        node_terms=((one_of,), (one_of, one_of)),
+        tolerations=(Toleration(key="k"),),
+        apart_from=(
+            NodeAntiAffinity(selector=Selector(requirements=(one_of,)), namespaces=("shop",)),
+            NodeAntiAffinity(selector=Selector(), namespace_selector=Selector(requirements=(one_of,))),
+        ),
+        widely_apart_from=(WideAntiAffinity(selector=Selector(requirements=(one_of,)), is_of_namespace=True),),
+        host_ports=(80,),
+        other_requests=(("example.com/a", 1),),
+    )
+    assert placement.parts == 1 + 2 + 3 * 3 + 1 + (1 + 3 + 1) + (1 + 1 + 3) + (1 + 3) + 1 + 1
+    assert PodPlacement().parts == 0
