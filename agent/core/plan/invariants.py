@@ -247,8 +247,14 @@ def _check_steps(plan: Plan, plans: Mapping[str, PodPlan], state: NodeState, fau
                 # With an odd one among those that were stepped, it is likelier that one that takes more than it says.
                 odd = [each for each in stepped if pods[each].is_resize_infeasible]
                 faults.add(PREFIXES, f"{step.phase} of {step.ref}: {amount} of {most} {unit}", *(odd or [uid]))
-    for sums, more in ((plan.cpu, cpu - held_cpu), (plan.memory, memory - held_memory)):
-        if sums.applied_total > sums.available and more > 0:
+    fractions = sum(len(pod.containers) for pod in plan.pods)
+    for sums, more, rest in (
+        (plan.cpu, cpu - held_cpu, allocatable[0] - cpu),
+        (plan.memory, memory - held_memory, allocatable[1] - memory),
+    ):
+        # Amounts of a plan are rounded up one by one: with room for all that is held it is fractions that are beyond.
+        beyond = sums.applied_total - sums.available - (fractions if rest >= 0 else 0)
+        if beyond > 0 and more > 0:
             faults.add(APPLIED_FIT, f"{sums.resource}: {sums.applied_total} > {sums.available}, by {more} more")
     for uid, after in stepped.items():
         _check_end(plans[uid], after, faults)

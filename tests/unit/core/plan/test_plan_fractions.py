@@ -13,8 +13,9 @@ from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod, R
 from agent.core.cluster.qos import computed_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import MIB, NANOS_PER_MILLI, NANOS_PER_UNIT
+from agent.core.orders.policy_options import BoundsOptions
 from agent.core.plan.invariants import QOS, examine
-from agent.core.plan.needs.demand import Demand, ReservedReason
+from agent.core.plan.needs.demand import Constraint, Demand, KeptReason, ReservedReason
 from agent.core.plan.node_room import counted, holds_room
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting
@@ -173,3 +174,22 @@ def test_a_class_that_only_rounding_keeps_is_not_kept() -> None:
         if not invariant.holds
     }
     assert QOS in broken
+
+
+def test_fractions_that_are_kept_do_not_stop_a_node_that_another_s_growth_fills() -> None:
+    fraction = Requirements(
+        requests={CPU: 100 * NANOS_PER_MILLI, MEMORY: 64 * MIB * NANOS_PER_UNIT - NANOS_PER_UNIT // 2}
+    )
+    tenant = pod_demand(
+        "tenant",
+        containers=[Container(name=name, kind=ContainerKind.REGULAR, resources=fraction) for name in ("a", "b")],
+        demands=[needs(name, wanted(100), wanted(32 * MIB)) for name in ("a", "b")],
+    )
+    grows = pod_demand("grows", containers=[container()], demands=[needs("app", wanted(100), wanted(192 * MIB))])
+    cool = Constraint(shrink=KeptReason.COOL_DOWN, grow=KeptReason.COOL_DOWN)
+    held = 128 * MIB - 1  # both together, as the scheduler rounds them up
+    full = node(
+        tenant, grows, memory=held + 192 * MIB, constraints={tenant.pod.uid: cool}, bounds=BoundsOptions()
+    ).plan()
+    assert full.is_sound, full.notes
+    assert [(step.ref.name, change.after) for step in full.steps for change in step.changes] == [("grows", 192 * MIB)]
