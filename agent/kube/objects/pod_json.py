@@ -7,6 +7,8 @@ the value, and what is allowed there. What sizing does not need is passed over u
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Final
 
 from agent.core.cluster.launch import Launch, LimitReference, TextBudget, profile_of
 from agent.core.cluster.node import Namespace, Node, Taint
@@ -49,7 +51,11 @@ _MEMORY_MEDIUM = "Memory"
 _OS_LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
 _ASKED_PREFIXES = (PREFIX, WHOLE_CORES_ANNOTATION.partition("{")[0])
 """Of annotations. A pod's may be 256 KiB together: what nobody asks for would be held for as long as the pod is there.
-Labels are kept whole: any of them may be the one by which pods are grouped."""
+Labels are kept, whichever: any of them may be the one by which pods are grouped."""
+MOST_LABELS: Final = 250
+"""Of a pod. An API server keeps 40,000, which are seven megabytes here: some dozen such pods would fill the agent."""
+MOST_OTHER_OWNERS: Final = 10
+"""Beside the one that controls a pod."""
 
 
 def pods_from_json(document: object, where: str = "") -> tuple[Pod, ...]:
@@ -219,17 +225,9 @@ class _Reader(Reader):
             node_name=spec.text("nodeName"),
             phase=status.text("phase"),
             is_terminating=metadata.has("deletionTimestamp"),
-            labels=metadata.texts("labels"),
+            labels=dict(islice(metadata.texts("labels").items(), MOST_LABELS)),
             annotations=annotations,
-            owners=tuple(
-                OwnerReference(
-                    kind=owner.required_text("kind"),
-                    name=owner.required_text("name"),
-                    uid=owner.required_text("uid"),
-                    is_controller=owner.flag("controller"),
-                )
-                for owner in metadata.items("ownerReferences")
-            ),
+            owners=metadata.owners(),
             priority=spec.whole("priority"),
             priority_class=spec.text("priorityClassName"),
             operating_system=spec.operating_system(),
@@ -270,6 +268,22 @@ class _Reader(Reader):
             ),
             claims=tuple(item.claim() for item in status.items("nodeAllocatableResourceClaimStatuses")),
         )
+
+    def owners(self) -> tuple[OwnerReference, ...]:
+        """Return the references of a pod's metadata to its owners."""
+        owners = [
+            OwnerReference(
+                kind=owner.required_text("kind"),
+                name=owner.required_text("name"),
+                uid=owner.required_text("uid"),
+                is_controller=owner.flag("controller"),
+            )
+            for owner in self.items("ownerReferences")
+        ]
+        if len(owners) <= MOST_OTHER_OWNERS:
+            return tuple(owners)
+        others = [owner for owner in owners if not owner.is_controller][:MOST_OTHER_OWNERS]
+        return (*(owner for owner in owners if owner.is_controller), *others)
 
     def operating_system(self) -> str | None:
         """Return which system a pod's spec asks for."""

@@ -145,6 +145,21 @@ def test_annotations_of_others_are_kept_where_they_are_asked_for_and_no_others()
     assert make_pod(container("app"), metadata={"annotations": many | asked}).annotations == asked
 
 
+def test_of_thousands_of_labels_and_owners_a_bounded_number_is_kept_and_the_controller() -> None:
+    many = [{"apiVersion": "v1", "kind": "ConfigMap", "name": f"c{number}", "uid": "u"} for number in range(3000)]
+    controller = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "r", "controller": True}
+    metadata = {
+        "labels": {f"label-{number}": "x" for number in range(3000)},
+        "ownerReferences": [*many, controller],
+    }
+    pod = make_pod(container(), metadata=metadata)
+    assert len(pod.labels) == reading.MOST_LABELS
+    assert len(pod.owners) == reading.MOST_OTHER_OWNERS + 1
+    assert pod.owners[0] == OwnerReference(kind="ReplicaSet", name="web", uid="r", is_controller=True)
+    few = make_pod(container(), metadata={"ownerReferences": [*many[:2], controller]})
+    assert [owner.name for owner in few.owners] == ["c0", "c1", "web"]
+
+
 def test_pod_from_json_reads_what_planning_and_acting_ask_for() -> None:
     app = container("app") | {
         "image": "registry/app:1",
