@@ -65,8 +65,9 @@ def build(
 ) -> Plan:
     """Plan one node, and check the plan.
 
-    Planning again after it was applied, or after any part of it, leads to the same end. Where the state is not complete
-    both resources are only looked at. A pod without a demand is reserved as it stands; a demand of a pod that has
+    Planning again after it was applied, or after any part of it, leads to the same end; a plan later where a QoS tier's
+    own limit has to be left by some before others may grow. Where the state is not complete both resources are only
+    looked at. A pod without a demand is reserved as it stands; a demand of a pod that has
     ended, or that the state does not know, is passed over. Constraints are by uid. The cache is for speed alone. Tiers
     are those QoS tiers whose own cgroup limits memory. ``together`` tells what containers demanded at the same
     time; None = nobody knows.
