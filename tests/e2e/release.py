@@ -130,11 +130,12 @@ class Release:
         plane = self.node.plane
         where = (f"--kubeconfig={plane.kubeconfig}", f"--namespace={chart.NAMESPACE}")
         log = self.folder / f"port-forward-{target.replace('/', '-')}.log"
+        before = len(log.read_text()) if log.exists() else 0  # of a forward to the same target that has ended
         process = Process("kubectl port-forward", [plane.kubectl, *where, "port-forward", target, ports], log)
         local_ports: list[str] = []
 
         def is_led() -> bool:
-            local_ports[:] = re.findall(r"127\.0\.0\.1:(\d+) ->", log.read_text())
+            local_ports[:] = re.findall(r"127\.0\.0\.1:(\d+) ->", log.read_text()[before:])
             return bool(local_ports)
 
         try:
