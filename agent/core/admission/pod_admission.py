@@ -65,7 +65,7 @@ from agent.core.orders.order import Mode, Orders, RunningJobs
 from agent.core.orders.plan_options import DaemonSetGrowth
 from agent.core.orders.policy_options import ControlledResources, ControlledValues, PolicyName
 from agent.core.orders.resolution import orders_of
-from agent.core.plan.needs.given_boost import without_boost
+from agent.core.plan.needs.given_boost import GivenBoost, without_boost
 from agent.core.plan.needs.reserved_reason import reserved_reason
 from agent.core.plan.needs.share_ticket import given_ticket, ticket_text
 from agent.core.plan.sizing.container_sizing import cpu_edges, memory_edges
@@ -99,16 +99,9 @@ def admit(
     pod = replace(pod, recorded_qos=None, phase=RUNNING, is_terminating=False, statuses=(), allocated=None, actual=None)
     workload, orders = workload_of(pod), _orders(pod, facts, settings)
     pod, ticket = _with_ticket(pod, facts, orders, now_unix_seconds)
-    # Asked again within the request: the budget that we gave is worked out anew. Another webhook may have put in what
-    # it does not hold, and the API server would refuse the pod.
-    given = pod.resources if gave_budget(pod, now_unix_seconds=now_unix_seconds) else None
-    if given is not None:
-        pod = replace(pod, resources=None)
-    # The same of a boost, and of sizes: growth that was given must not count as what its author asks for.
-    shown, boost = pod, gave_boost(pod, now_unix_seconds=now_unix_seconds)
-    if boost is not None:
-        pod = without_boost(pod, boost)
-    pod = as_it_came(pod, now_unix_seconds=now_unix_seconds)
+    stated = pod.resources
+    pod, shown, boost = _taken_back(pod, now_unix_seconds)
+    given = None if shown.resources is stated else stated
     blank = Admission(
         outcome=AdmissionOutcome.EXCLUDED,
         why="",
@@ -169,11 +162,20 @@ def admit(
 
 def growth_given(pod: Pod, *, now_unix_seconds: float) -> dict[str, int]:
     """Return how much a pod that is asked about again has grown by our answer before, as quotas count it."""
-    came = replace(pod, resources=None) if gave_budget(pod, now_unix_seconds=now_unix_seconds) else pod
-    boost = gave_boost(pod, now_unix_seconds=now_unix_seconds)
-    came = came if boost is None else without_boost(came, boost)
-    came = as_it_came(came, now_unix_seconds=now_unix_seconds)
+    came, _, _ = _taken_back(pod, now_unix_seconds)
     return {} if came is pod else counted_growth(came, pod)
+
+
+def _taken_back(pod: Pod, now_unix_seconds: float) -> tuple[Pod, Pod, GivenBoost | None]:
+    """Return a pod as it came, the pod that is shown without a budget that we gave it, and the boost that we gave it.
+
+    Asked again within the request, all of that is worked out anew: another webhook may have put in what the budget does
+    not hold, and the API server would refuse the pod; and growth that was given is not what its author asks for.
+    """
+    shown = replace(pod, resources=None) if gave_budget(pod, now_unix_seconds=now_unix_seconds) else pod
+    boost = gave_boost(shown, now_unix_seconds=now_unix_seconds)
+    came = shown if boost is None else without_boost(shown, boost)
+    return as_it_came(came, now_unix_seconds=now_unix_seconds), shown, boost
 
 
 def _warnings(

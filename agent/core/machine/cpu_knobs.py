@@ -178,10 +178,10 @@ def parse_cpu_max(text: str) -> CpuMax:
         raise CpuMaxError(msg)
     quota, period = fields[:2]
     if quota != "max" and not (_SIGNED.match(quota) and -(1 << 63) <= int(quota) < 1 << 63):
-        msg = f"cpu.max: quota {quota!r} is neither a whole number nor 'max'"
+        msg = f"cpu.max: quota {quota!r} is neither a whole number of 64 bits nor 'max'"
         raise CpuMaxError(msg)
     if not _UNSIGNED.match(period) or not 0 < int(period) < 1 << 64:
-        msg = f"cpu.max: period {period!r} is not a whole number above 0"
+        msg = f"cpu.max: period {period!r} is not a whole number of 64 bits above 0"
         raise CpuMaxError(msg)
     quota_usec = None if quota == "max" or int(quota) == NO_QUOTA_USEC else int(quota)
     return CpuMax(quota_usec=quota_usec, period_usec=int(period))

@@ -26,8 +26,6 @@ _FORM = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?"
     r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]+))?\Z"
 )
-
-
 _TOLD_DIGITS = 40
 """Of an amount of thousands of digits, those that 64 bits could hold and more."""
 _MOST_NANOS = INT64_MAX * NANOS_PER_UNIT

@@ -51,7 +51,7 @@ _MEMORY_MEDIUM = "Memory"
 _OS_LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
 _ASKED_PREFIXES = (PREFIX, WHOLE_CORES_ANNOTATION.partition("{")[0])
 """Of annotations. A pod's may be 256 KiB together: what nobody asks for would be held for as long as the pod is there.
-Labels are kept, whichever: any of them may be the one by which pods are grouped."""
+Labels are kept whatever their names, up to ``MOST_LABELS``: any may be the one by which pods are grouped."""
 MOST_LABELS: Final = 250
 """Of a pod. An API server keeps 40,000, which are seven megabytes here: some dozen such pods would fill the agent."""
 MOST_OTHER_OWNERS: Final = 10
@@ -270,7 +270,7 @@ class _Reader(Reader):
         )
 
     def owners(self) -> tuple[OwnerReference, ...]:
-        """Return the references of a pod's metadata to its owners."""
+        """Return a pod's owners by its metadata: of many the controller first, and some of the others."""
         owners = [
             OwnerReference(
                 kind=owner.required_text("kind"),
