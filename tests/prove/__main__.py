@@ -111,7 +111,8 @@ def run(guest_parts: parts.Parts, arguments: argparse.Namespace) -> None:
                 (out / HOW).write_text(
                     f"Kubernetes {info['kubeletVersion']}, kernel {info['kernelVersion']}, {NODE_CPUS} emulated CPUs "
                     f"(TCG), {MEMORY_MIB} MiB; each block {arguments.window:.0f} s after {arguments.drop:.0f} s in "
-                    f"which the rules settle; every arm remembers the same seven days of such hours.\n"
+                    f"which the rules settle; every arm remembers the same seven days of such hours, as its own "
+                    f"agent would have measured them.\n"
                 )
                 player = Player(node=guest, payload=payload, schedule=schedule, out=out, say=say)
                 number = len(records.read(out / RECORDS)) if (out / RECORDS).exists() else 0

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
+from agent.core.orders.profile import PROFILE_VALUES, Profile
+from agent.settings.sections import WindowSettings
+
 
 class Arm(StrEnum):
     """By which rule the pods request."""
@@ -59,3 +62,11 @@ SETTINGS: Final[Mapping[Arm, Mapping[str, str]]] = {
     },
     Arm.PLIMSOLL: {**COMMON, "act.mode": "enforce"},
 }
+
+
+def rate_window_seconds(arm: Arm) -> float:
+    """Return what one rate of an arm's agent spans: what it remembers was measured so."""
+    of_profile = PROFILE_VALUES[Profile(SETTINGS[arm].get("profile", Profile.DEFAULT))]
+    seconds = of_profile.get("windows.rateWindowSeconds", WindowSettings().rate_window_seconds)
+    assert isinstance(seconds, float)
+    return seconds

@@ -30,7 +30,7 @@ from tests.experiment import records as counted
 from tests.experiment.records import Snapshot
 from tests.experiment.spaces import FILES, control_folder
 from tests.image.layers import UID
-from tests.prove.arms import SETTINGS, Arm
+from tests.prove.arms import SETTINGS, Arm, rate_window_seconds
 from tests.prove.records import Block, Requested, Use
 from tests.prove.script import REQUEST_CPU_SECONDS, ROLES, SERVER, Kind, arrivals, changes, course_of, past
 
@@ -82,7 +82,7 @@ class Player:
     def play(self, arm: Arm, number: int, seed: int) -> Block:
         """Run one block and return what was measured."""
         begun = time.monotonic()
-        self._remember(seed)
+        self._remember(arm, seed)
         self.agent.start(SETTINGS[arm])
         try:
             self._start_pods()
@@ -104,14 +104,16 @@ class Player:
 
     # -- before --------------------------------------------------------------------------------------------------
 
-    def _remember(self, seed: int) -> None:
-        """Put seven days of such hours where the agent will look for its history."""
+    def _remember(self, arm: Arm, seed: int) -> None:
+        """Put seven days of such hours, as the arm's agent would have measured them, where it will look for them."""
+        seconds = rate_window_seconds(arm)
         file = self.node.exchange / HISTORY_FILE_NAME
         file.unlink(missing_ok=True)
         with HistoryFile.open(file, max_rows=64) as history:
             rows = [history.row_of(history_key(identity, owner)) for identity, owner in map(owned, ROLES)]
             assert rows == [*range(len(ROLES))]
-            for minutes in past(int(time.time()) // 60 - PAST_MINUTES - 1, PAST_MINUTES, seed):
+            first = int(time.time()) // 60 - PAST_MINUTES - 1
+            for minutes in past(first, PAST_MINUTES, seed, rate_window_seconds=seconds):
                 history.append(minutes)
         self.node.run(
             f"rm -rf {STATE} && mkdir -p {STATE} && cp {EXCHANGE / HISTORY_FILE_NAME} {STATE}/ "

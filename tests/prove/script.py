@@ -196,27 +196,44 @@ def changes(course: Course) -> list[tuple[int, int, int]]:
     return steps
 
 
-def past(first_unix_minute: int, count: int, seed: int) -> list[Minutes]:
+def past(first_unix_minute: int, count: int, seed: int, *, rate_window_seconds: float) -> list[Minutes]:
     """Return the minutes of all roles, in the order of ``ROLES``, as an agent would have measured them.
 
     Each hour is one by the script, under a seed of its own; nobody is taken to have been short of CPU.
+
+    Args:
+        rate_window_seconds: What a rate of the agent's spans, whole seconds: a burst that is shorter counts by its
+            share of it.
     """
     hour = 60 * MINUTE_SECONDS
-    minutes = []
-    for begun in range(0, count, 60):
-        courses = [course_of(role, seed + 1 + begun, hour) for role in ROLES]
-        cpu = np.stack([course.cpu_millicores for course in courses]).reshape(len(courses), 60, MINUTE_SECONDS)
-        memory = np.stack([course.memory_mib for course in courses]).reshape(len(courses), 60, MINUTE_SECONDS)
-        known = np.ones(len(courses), dtype=np.bool_)
-        minutes += [
-            Minutes(
-                unix_minute=first_unix_minute + begun + minute,
-                cpu_usage_millicores=cpu[:, minute].mean(axis=1),
-                cpu_peak_millicores=cpu[:, minute].max(axis=1),
-                has_cpu=known,
-                working_set_bytes=np.round(memory[:, minute].max(axis=1) * MIB),
-                has_memory=known,
-            )
-            for minute in range(min(60, count - begun))
-        ]
-    return minutes
+    courses = [
+        [course_of(role, seed + 1 + begun, hour) for begun in range(0, count, 60)] for role in ROLES
+    ]  # by role, then by hour
+    cpu = np.stack([np.concatenate([course.cpu_millicores for course in of_role]) for of_role in courses])
+    memory = np.stack([np.concatenate([course.memory_mib for course in of_role]) for of_role in courses])
+    by_minute = len(ROLES), -1, MINUTE_SECONDS
+    means = cpu.reshape(by_minute).mean(axis=2)
+    # A rate over little more than a minute's mean may round below it.
+    peaks = np.maximum(sliding_means(cpu, round(rate_window_seconds)).reshape(by_minute).max(axis=2), means)
+    working_sets = np.round(memory.reshape(by_minute).max(axis=2) * MIB)
+    known = np.ones(len(ROLES), dtype=np.bool_)
+    return [
+        Minutes(
+            unix_minute=first_unix_minute + minute,
+            cpu_usage_millicores=means[:, minute],
+            cpu_peak_millicores=peaks[:, minute],
+            has_cpu=known,
+            working_set_bytes=working_sets[:, minute],
+            has_memory=known,
+        )
+        for minute in range(count)
+    ]
+
+
+def sliding_means(amounts: Floats, seconds: int) -> Floats:
+    """Return the mean of so many seconds that ends with each; of what there is where it is less. Shape ``(n, s)``."""
+    sums = np.cumsum(np.pad(amounts, ((0, 0), (1, 0))), axis=1)
+    ends = np.arange(1, amounts.shape[1] + 1)
+    begins = np.maximum(ends - seconds, 0)
+    means: Floats = (sums[:, ends] - sums[:, begins]) / (ends - begins)
+    return means

@@ -11,6 +11,7 @@ import pytest
 from agent.core.numbers.units import MIB
 from agent.core.orders.annotations import MAX_CPU
 from tests.e2e.workloads import bytes_of, millicores
+from tests.prove.arms import Arm, rate_window_seconds
 from tests.prove.script import (
     BURST_MILLICORES,
     LEAST_RATE,
@@ -25,6 +26,7 @@ from tests.prove.script import (
     course_of,
     past,
     rates,
+    sliding_means,
 )
 
 AVAILABLE_MILLICORES = 1440
@@ -89,12 +91,36 @@ def test_changes_are_those_alone() -> None:
 
 
 def test_the_past_is_minutes_of_such_hours() -> None:
-    minutes = past(1000, 90, seed=1)
-    assert [minute.unix_minute for minute in minutes] == [*range(1000, 1090)]
-    roles = [*ROLES]
-    peaks = np.max([minute.cpu_peak_millicores for minute in minutes], axis=0)
-    assert peaks[roles.index("bursts")] == BURST_MILLICORES
+    minutes = past(1000, 120, seed=1, rate_window_seconds=60.0)
+    assert [minute.unix_minute for minute in minutes] == [*range(1000, 1120)]
+    heap = [*ROLES].index("heap")
     for minute in minutes:
         assert (minute.cpu_peak_millicores >= minute.cpu_usage_millicores).all()
-        assert minute.working_set_bytes[roles.index("heap")] == 200 * MIB
+        assert minute.working_set_bytes[heap] == 200 * MIB
     assert Random("x").random() == Random("x").random()  # a text is a seed on any machine
+
+
+def test_the_past_was_measured_by_rates_of_a_window() -> None:
+    """What lasts for seconds is a share of a rate: an agent whose rates span a minute never saw the burst itself."""
+
+    def peak(role: str, seconds: float) -> float:
+        minutes = past(1000, 120, seed=1, rate_window_seconds=seconds)[5:]  # before them rates span what there is
+        return float(max(minute.cpu_peak_millicores[[*ROLES].index(role)] for minute in minutes))
+
+    assert peak("bursts", 1.0) == BURST_MILLICORES
+    assert peak("bursts", 300.0) < peak("bursts", 60.0) < BURST_MILLICORES * 0.6
+    assert peak("steady", 1.0) == pytest.approx(peak("steady", 60.0))
+
+
+def test_sliding_means_span_what_there_is() -> None:
+    means = sliding_means(np.array([[0.0, 4.0, 2.0, 2.0, 8.0]]), 2)
+    assert means.tolist() == [[0.0, 2.0, 3.0, 2.0, 5.0]]
+
+
+def test_each_arm_remembers_what_its_own_agent_would_have_measured() -> None:
+    assert {arm: rate_window_seconds(arm) for arm in Arm} == {
+        Arm.WRITTEN: 60.0,
+        Arm.VPA: 60.0,
+        Arm.CRUISE: 300.0,  # as the document has it
+        Arm.PLIMSOLL: 60.0,
+    }
