@@ -7,6 +7,8 @@
 
 #include "slot_files.h"
 
+#include <poll.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -23,6 +25,7 @@ static const uint32_t PREFETCH_DISTANCE = 2;
 
 _Static_assert(sizeof(pl_sample) == 64, "a raw row is one cache line");
 _Static_assert(sizeof(pl_memory_row) == 104, "the layout of the state file");
+_Static_assert(sizeof(pl_quiet_lane) == 40, "as agent/sensing/sampler.py fills it");
 _Static_assert(sizeof(pl_limits) == 72, "as agent/sensing/sampler.py reads it");
 _Static_assert(sizeof(pl_slot_header) == 1024, "the layout of the state file");
 _Static_assert(sizeof(((pl_stats *)0)->errors) == sizeof(uint64_t) * PL_FILES * PL_CAUSES, "errors[9][5]");
@@ -521,20 +524,18 @@ int pl_lane_remove(pl_sampler *s, uint32_t lane)
     return PL_OK;
 }
 
-static int read_lane(pl_sampler *s, int fd, uint64_t *some_usec)
+/* A lane's total; what read says beside PL_OK, it says by errno. */
+static int read_lane(int fd, char *buffer, size_t capacity, uint64_t *some_usec)
 {
     pressure stalls;
     ssize_t n;
 
     do {
-        n = pread(fd, s->buffer, BUFFER_BYTES, 0);
+        n = pread(fd, buffer, capacity, 0);
     } while (n < 0 && errno == EINTR);
-    if (n < 0) {
-        int status = status_of(s, errno);
-
-        return status == PL_E_GONE ? PL_E_ABSENT : status; /* without cpu.stat one cannot tell gone from off */
-    }
-    if (n == BUFFER_BYTES || parse_pressure(s->buffer, (size_t)n, &stalls) != PL_OK)
+    if (n < 0)
+        return PL_E_IO;
+    if ((size_t)n == capacity || parse_pressure(buffer, (size_t)n, &stalls) != PL_OK)
         return PL_E_PARSE;
     *some_usec = stalls.some_usec;
     return PL_OK;
@@ -552,10 +553,87 @@ int pl_lane_read(pl_sampler *s, pl_lane_reading *readings, uint32_t cap)
         if (s->lanes[lane] < 0)
             continue;
         reading.monotonic_ns = monotonic_ns();
-        reading.status = read_lane(s, s->lanes[lane], &reading.some_usec);
+        reading.status = read_lane(s->lanes[lane], s->buffer, BUFFER_BYTES, &reading.some_usec);
+        if (reading.status == PL_E_IO) {
+            reading.status = status_of(s, errno);
+            if (reading.status == PL_E_GONE) /* without cpu.stat one cannot tell gone from off */
+                reading.status = PL_E_ABSENT;
+        }
         readings[count++] = reading;
     }
     return (int)count;
+}
+
+static bool is_quiet(const pl_quiet_lane *lane, const pl_lane_reading *reading)
+{
+    uint64_t waited_usec;
+    double ratio;
+
+    if (reading->status != PL_OK || reading->monotonic_ns <= lane->monotonic_ns || reading->some_usec < lane->some_usec)
+        return false;
+    waited_usec = reading->some_usec - lane->some_usec;
+    if (waited_usec > UINT64_MAX / 1000u)
+        return false;
+    ratio = (double)(waited_usec * 1000u) / (double)(reading->monotonic_ns - lane->monotonic_ns);
+    return ratio >= lane->least_ratio && ratio < lane->most_ratio;
+}
+
+/* Until a moment, or until the descriptor can be read or cannot be waited for, which is told. */
+static bool is_woken(int wake_fd, int64_t until_ns)
+{
+    struct pollfd wake = {.fd = wake_fd, .events = POLLIN};
+
+    for (;;) {
+        int64_t left_ns = until_ns - (int64_t)monotonic_ns();
+        struct timespec timeout = {0};
+        int ready;
+
+        if (left_ns > 0) {
+            timeout.tv_sec = left_ns / 1000000000;
+            timeout.tv_nsec = left_ns % 1000000000;
+        }
+        ready = ppoll(&wake, 1, &timeout, NULL);
+        if (ready > 0 || (ready < 0 && errno != EINTR))
+            return true;
+        if (ready == 0 && (int64_t)monotonic_ns() >= until_ns)
+            return false;
+    }
+}
+
+int pl_lane_wait(pl_sampler *s, int wake_fd, int64_t until_ns, int64_t *due_ns, int64_t step_ns, pl_quiet_lane *lanes,
+                 uint32_t count, pl_lane_reading *readings)
+{
+    /* Not the sampler's: others may use that meanwhile. */
+    char buffer[1024];
+
+    if (s == NULL || due_ns == NULL || step_ns <= 0 || (count > 0 && (lanes == NULL || readings == NULL)))
+        return PL_E_ARG;
+    for (uint32_t i = 0; i < count; i++) {
+        if (lanes[i].lane >= s->max_lanes || s->lanes[lanes[i].lane] < 0)
+            return PL_E_ARG;
+    }
+    for (;;) {
+        bool are_quiet = true;
+        int64_t now_ns;
+
+        if (is_woken(wake_fd, *due_ns < until_ns ? *due_ns : until_ns))
+            return 0;
+        now_ns = (int64_t)monotonic_ns();
+        if (now_ns >= until_ns)
+            return 0;
+        *due_ns += step_ns * ((now_ns - *due_ns) / step_ns + 1);
+        for (uint32_t i = 0; i < count; i++) {
+            readings[i] = (pl_lane_reading){.lane = lanes[i].lane, .monotonic_ns = monotonic_ns()};
+            readings[i].status = read_lane(s->lanes[lanes[i].lane], buffer, sizeof buffer, &readings[i].some_usec);
+            are_quiet &= is_quiet(&lanes[i], &readings[i]);
+        }
+        if (!are_quiet)
+            return (int)count;
+        for (uint32_t i = 0; i < count; i++) {
+            lanes[i].monotonic_ns = readings[i].monotonic_ns;
+            lanes[i].some_usec = readings[i].some_usec;
+        }
+    }
 }
 
 /* ---- limits ---- */

@@ -149,6 +149,15 @@ typedef struct pl_lane_reading {
     uint32_t lane;
 } pl_lane_reading;
 
+typedef struct pl_quiet_lane {
+    uint64_t monotonic_ns; /* of the reading that the next one is compared with; each quiet one takes its place */
+    uint64_t some_usec;
+    double least_ratio; /* quiet: the share of the time waited since then is at least this much, and less than */
+    double most_ratio;  /* that */
+    uint32_t lane;
+    uint32_t reserved;
+} pl_quiet_lane;
+
 typedef struct pl_limits { /* 72 bytes: what the kernel holds one slot's cgroup to, as its files say it */
     char cpu_max[40];      /* filled up with NUL; empty: the cgroup has no such file */
     char memory_max[24];
@@ -185,6 +194,17 @@ int pl_take_gone(pl_sampler *s, uint32_t *slots, uint32_t cap);
 int pl_lane_add(pl_sampler *s, const char *path, uint32_t *lane);
 int pl_lane_remove(pl_sampler *s, uint32_t lane);
 int pl_lane_read(pl_sampler *s, pl_lane_reading *readings, uint32_t cap); /* one per lane; returns how many */
+
+/*
+ * Wait until a moment, or until a descriptor can be read, and read these lanes meanwhile: at *due_ns and each step_ns
+ * after it, as long as all of them are quiet. At the moment itself nothing is read any more. Both are CLOCK_MONOTONIC.
+ * Other threads may use the sampler meanwhile, but must not add, remove or close.
+ * readings has room for count. Returns 0 when the wait is over; or count: a reading of all these lanes, in their order,
+ * in which one was not quiet or could not be read (which is not counted as an error). *due_ns is then when they are to
+ * be read next. PL_E_ARG: a lane that there is not, or no step.
+ */
+int pl_lane_wait(pl_sampler *s, int wake_fd, int64_t until_ns, int64_t *due_ns, int64_t step_ns, pl_quiet_lane *lanes,
+                 uint32_t count, pl_lane_reading *readings);
 
 /* Open, read and close cpu.max and memory.max of every slot, in slot order; returns how many, or PL_E_ARG. */
 int pl_read_limits(pl_sampler *s, pl_limits *limits, uint32_t cap);

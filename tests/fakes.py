@@ -6,14 +6,24 @@ Each is held to the real one by a shared contract test: `tests/unit/sensing/test
 from __future__ import annotations
 
 import select
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from agent.core.window.ring_rows import SAMPLE, Status
+from agent.sensing.reference_sampler import wait_on_lanes
 from agent.sensing.ring_file import RingFile
-from agent.sensing.sampler_contract import CgroupGone, LaneReading, SamplerError, SamplerStats, SweepResult
+from agent.sensing.sampler_contract import (
+    CgroupGone,
+    LaneReading,
+    LaneWait,
+    QuietLane,
+    SamplerError,
+    SamplerStats,
+    SweepResult,
+)
 from agent.sensing.spot_readings import KernelLimits, read_limits
 
 NS = 1_000_000_000
@@ -56,7 +66,7 @@ class FakeSampler:
     """A `contract.Sampler` that looks whether directories are there and writes empty rows; faults are set by hand."""
 
     def __init__(self, root: Path, rings: RingFile, clock: FakeClock) -> None:
-        self._root, self.rings, self._clock = root, rings, clock
+        self._root, self.rings, self.clock = root, rings, clock
         self._slots: dict[int, tuple[str, int]] = {}
         self._lanes: dict[int, str] = {}
         self.sweeps: list[Sweep] = []
@@ -74,6 +84,10 @@ class FakeSampler:
         """Slots whose reads fail."""
         self.totals: dict[str, int | None] = {}
         """Pressure totals by path, usec; None = the open file cannot be read any more; absent = cannot be opened."""
+        self.waits = 0
+        """How often was waited on lanes."""
+        self.woken_ns: int | None = None
+        """No wait on lanes goes on beyond this moment, as if somebody woke it."""
         self.is_closed = False
 
     @property
@@ -111,22 +125,22 @@ class FakeSampler:
     def sweep(self, *, slow: bool, retry_absent: bool) -> SweepResult:
         if self.sweep_error is not None:
             raise self.sweep_error
-        started_ns = self._clock.now_ns
-        self.sweeps.append(Sweep(self._clock.seconds, slow, retry_absent))
+        started_ns = self.clock.now_ns
+        self.sweeps.append(Sweep(self.clock.seconds, slow, retry_absent))
         gone = [slot for slot, (path, inode) in sorted(self._slots.items()) if self._inode(path) != inode]
         for slot in gone:
             del self._slots[slot]
         for slot in self._slots:
             row = np.zeros(1, SAMPLE)
-            row["monotonic_ns"] = self._clock.now_ns
+            row["monotonic_ns"] = self.clock.now_ns
             row["status"] = Status.IO if slot in self.bad_slots else Status.OK
             self.rings.append_raw(slot, row)
-        self._clock.advance(self.sweep_seconds)
+        self.clock.advance(self.sweep_seconds)
         self.cpu_ns += int((self.sweep_seconds if self.cost_seconds is None else self.cost_seconds) * 1e9)
         failed = len(self.bad_slots & self._slots.keys())
         return SweepResult(
             started_ns=started_ns,
-            finished_ns=self._clock.now_ns,
+            finished_ns=self.clock.now_ns,
             sampled=len(self._slots) - failed,
             failed=failed,
             memory_rows=0,
@@ -148,8 +162,37 @@ class FakeSampler:
         for lane, path in sorted(self._lanes.items()):
             total = self.totals.get(path)
             status = Status.ABSENT if total is None else Status.OK
-            readings.append(LaneReading(lane=lane, monotonic_ns=self._clock.now_ns, some_usec=total, status=status))
+            readings.append(LaneReading(lane=lane, monotonic_ns=self.clock.now_ns, some_usec=total, status=status))
         return readings
+
+    def wait_on_lanes(
+        self, lanes: Sequence[QuietLane], *, wake_fd: int, until_ns: int, due_ns: int, step_ns: int
+    ) -> LaneWait:
+        if step_ns <= 0 or any(quiet.lane not in self._lanes for quiet in lanes):
+            raise ValueError(f"lanes {lanes}, each {step_ns} ns")
+        self.waits += 1
+
+        def read(lane: int) -> LaneReading:
+            return next(reading for reading in self.read_lanes() if reading.lane == lane)
+
+        def is_woken(moment_ns: int) -> bool:
+            wake = select.poll()
+            wake.register(wake_fd, select.POLLIN)
+            if wake.poll(0):
+                return True
+            end_ns = moment_ns if self.woken_ns is None else min(moment_ns, self.woken_ns)
+            self.clock.now_ns = max(self.clock.now_ns, end_ns)
+            return end_ns < moment_ns
+
+        return wait_on_lanes(
+            lanes,
+            until_ns=until_ns,
+            due_ns=due_ns,
+            step_ns=step_ns,
+            read=read,
+            is_woken=is_woken,
+            clock_ns=self.clock,
+        )
 
     def stats(self) -> SamplerStats:
         return SamplerStats(errors={}, open_files=1 + len(self._slots) + len(self._lanes), slots=len(self._slots))

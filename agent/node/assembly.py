@@ -510,6 +510,11 @@ class Watch:
         if self.acting is not None:
             self.acting.alarms.held(cgroup_path)
 
+    @property
+    def is_memory_quiet(self) -> bool:
+        """Return whether nobody is looked at for memory between two sweeps; on the sampling thread."""
+        return self.acting is None or self.acting.alarms.is_memory_quiet
+
     def look_at_memory(self, *, is_waited_for: bool) -> None:
         """Find who is short of memory; on the sampling thread, with each reading of the fast lane."""
         if self.acting is not None:

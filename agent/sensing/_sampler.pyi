@@ -88,6 +88,22 @@ class LaneReadings:
     def __getitem__(self, index: SupportsIndex) -> LaneReading: ...
     def __len__(self) -> int: ...
 
+class QuietLane:
+    """``pl_quiet_lane``."""
+
+    monotonic_ns: int
+    some_usec: int
+    least_ratio: float
+    most_ratio: float
+    lane: int
+    reserved: int
+
+class Int64Out:
+    """``int64_t *``."""
+
+    def __getitem__(self, index: Literal[0]) -> int: ...
+    def __setitem__(self, index: Literal[0], value: int) -> None: ...
+
 class Limits:
     """``pl_limits``."""
 
@@ -122,6 +138,8 @@ class _FFI:
     def new(self, cdecl: Literal["pl_lane_reading[]"], init: int) -> LaneReadings: ...
     @overload
     def new(self, cdecl: Literal["uint32_t[]", "uint32_t *"], init: int | None = None) -> Uint32Array: ...
+    @overload
+    def new(self, cdecl: Literal["int64_t *"]) -> Int64Out: ...
     @overload
     def from_buffer(self, python_buffer: Buffer) -> Address: ...
     @overload
@@ -191,6 +209,18 @@ class _Lib:
     def pl_lane_add(self, s: Handle, path: bytes, lane: Uint32Array, /) -> int: ...
     def pl_lane_remove(self, s: Handle, lane: int, /) -> int: ...
     def pl_lane_read(self, s: Handle, readings: LaneReadings, cap: int, /) -> int: ...
+    def pl_lane_wait(
+        self,
+        s: Handle,
+        wake_fd: int,
+        until_ns: int,
+        due_ns: Int64Out,
+        step_ns: int,
+        lanes: Address,
+        count: int,
+        readings: LaneReadings,
+        /,
+    ) -> int: ...
     def pl_read_limits(self, s: Handle, limits: Address, cap: int, /) -> int: ...
     def pl_get_stats(self, s: Handle, out: Stats, /) -> None: ...
     def pl_last_errno(self, s: Handle, /) -> int: ...

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.window.ring_rows import CAUSES, FILES, MEMORY_ROW, SAMPLE, Has, Status
+from agent.core.window.sweep_pace import LaneState, lane_waiting_ratio, next_on_grid
 from agent.sensing.cgroup_text import (
     CpuStat,
     MemoryStat,
@@ -33,6 +35,8 @@ from agent.sensing.sampler_contract import (
     CgroupGone,
     FilesExhausted,
     LaneReading,
+    LaneWait,
+    QuietLane,
     SamplerError,
     SamplerStats,
     SweepResult,
@@ -61,6 +65,53 @@ def to_status(error: OSError) -> Status:
     if error.errno == errno.EOPNOTSUPP:
         return Status.ABSENT
     return Status.LIMIT if error.errno in _OUT_OF_FILES else Status.IO
+
+
+def wait_on_lanes(
+    lanes: Sequence[QuietLane],
+    *,
+    until_ns: int,
+    due_ns: int,
+    step_ns: int,
+    read: Callable[[int], LaneReading],
+    is_woken: Callable[[int], bool],  # Waits until a moment; True where the descriptor ended that
+    clock_ns: Callable[[], int],
+) -> LaneWait:
+    """Wait on quiet lanes as `contract.Sampler.wait_on_lanes` says, with what waits and reads given."""
+    quiet = lanes
+    while True:
+        if is_woken(min(due_ns, until_ns)) or clock_ns() >= until_ns:
+            return LaneWait(due_ns, quiet, ())
+        due_ns = next_on_grid(due_ns, step_ns, clock_ns())
+        readings = [read(lane.lane) for lane in quiet]
+        followed = [_followed(*pair) for pair in zip(quiet, readings, strict=True)]
+        still = [lane for lane in followed if lane is not None]
+        if len(still) < len(quiet):
+            return LaneWait(due_ns, quiet, readings)
+        quiet = still
+
+
+def _followed(lane: QuietLane, reading: LaneReading) -> QuietLane | None:
+    """Return the lane with its newest reading; None = that is not quiet."""
+    if reading.some_usec is None:
+        return None
+    before = LaneState(lane.monotonic_ns, lane.some_usec)
+    ratio = lane_waiting_ratio(before, reading.monotonic_ns, reading.some_usec)
+    if ratio is None or not lane.band.least_ratio <= ratio < lane.band.most_ratio:
+        return None
+    return lane._replace(monotonic_ns=reading.monotonic_ns, some_usec=reading.some_usec)
+
+
+def _is_woken(wake_fd: int, until_ns: int) -> bool:
+    """Wait until a moment or until the descriptor can be read; return whether that was it."""
+    wake = select.poll()
+    wake.register(wake_fd, select.POLLIN)
+    left_ns = max(until_ns - time.monotonic_ns(), 0)
+    while not wake.poll(left_ns / 1e6):
+        left_ns = until_ns - time.monotonic_ns()
+        if left_ns <= 0:
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +263,24 @@ class ReferenceSampler:
     def read_lanes(self) -> list[LaneReading]:
         """See `contract.Sampler.read_lanes`."""
         return [self._read_lane(lane, fd) for lane, fd in enumerate(self._lanes) if fd is not None]
+
+    def wait_on_lanes(
+        self, lanes: Sequence[QuietLane], *, wake_fd: int, until_ns: int, due_ns: int, step_ns: int
+    ) -> LaneWait:
+        """See `contract.Sampler.wait_on_lanes`."""
+        files = {lane: fd for lane, fd in enumerate(self._lanes) if fd is not None}
+        if step_ns <= 0 or any(quiet.lane not in files for quiet in lanes):
+            msg = f"lanes {[quiet.lane for quiet in lanes]}, there are {[*files]}; each {step_ns} ns"
+            raise ValueError(msg)
+        return wait_on_lanes(
+            lanes,
+            until_ns=until_ns,
+            due_ns=due_ns,
+            step_ns=step_ns,
+            read=lambda lane: self._read_lane(lane, files[lane]),
+            is_woken=lambda moment_ns: _is_woken(wake_fd, moment_ns),
+            clock_ns=time.monotonic_ns,
+        )
 
     def stats(self) -> SamplerStats:
         """See `contract.Sampler.stats`."""

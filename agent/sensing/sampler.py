@@ -11,6 +11,7 @@ import os
 import resource
 import threading
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
 
@@ -23,6 +24,8 @@ from agent.sensing.sampler_contract import (
     CgroupGone,
     FilesExhausted,
     LaneReading,
+    LaneWait,
+    QuietLane,
     Sampler,
     SamplerError,
     SamplerStats,
@@ -37,6 +40,18 @@ logger = logging.getLogger(__name__)
 
 LANE_READING: Final = np.dtype([("monotonic_ns", "<u8"), ("some_usec", "<u8"), ("status", "<i4"), ("lane", "<u4")])
 """pl_lane_reading of native/sampler.h."""
+
+QUIET_LANE: Final = np.dtype(
+    [
+        ("monotonic_ns", "<u8"),
+        ("some_usec", "<u8"),
+        ("least_ratio", "<f8"),
+        ("most_ratio", "<f8"),
+        ("lane", "<u4"),
+        ("reserved", "<u4"),
+    ]
+)
+"""pl_quiet_lane of native/sampler.h."""
 
 LIMITS: Final = np.dtype([("cpu_max", "S40"), ("memory_max", "S24"), ("slot", "<u4"), ("status", "<i4")])
 """pl_limits of native/sampler.h."""
@@ -93,6 +108,9 @@ class NativeSampler:
         self._lanes = ffi.new("pl_lane_reading[]", max_lanes)
         # Several times a second: field by field through cffi takes twice as long.
         self._lane_rows = np.ndarray((max_lanes,), dtype=LANE_READING, buffer=memoryview(ffi.buffer(self._lanes)))
+        self._quiet_rows = np.zeros(max_lanes, dtype=QUIET_LANE)
+        self._quiet = ffi.from_buffer("pl_quiet_lane[]", self._quiet_rows.data)
+        self._due_ns = ffi.new("int64_t *")
         self._stats = ffi.new("pl_stats *")
 
     @property
@@ -177,12 +195,35 @@ class NativeSampler:
         """See `contract.Sampler.read_lanes`."""
         with self._lock:
             count = self._lib.pl_lane_read(self._open_handle(), self._lanes, len(self._lanes))
-            return [
-                LaneReading(lane, monotonic_ns, some_usec, Status.OK)
-                if status == Status.OK
-                else LaneReading(lane, monotonic_ns, None, Status(status))
-                for monotonic_ns, some_usec, status, lane in self._lane_rows[:count].tolist()
-            ]
+            return self._readings(count)
+
+    def _readings(self, count: int) -> list[LaneReading]:
+        return [
+            LaneReading(lane, monotonic_ns, some_usec, Status.OK)
+            if status == Status.OK
+            else LaneReading(lane, monotonic_ns, None, Status(status))
+            for monotonic_ns, some_usec, status, lane in self._lane_rows[:count].tolist()
+        ]
+
+    def wait_on_lanes(
+        self, lanes: Sequence[QuietLane], *, wake_fd: int, until_ns: int, due_ns: int, step_ns: int
+    ) -> LaneWait:
+        """See `contract.Sampler.wait_on_lanes`. Without the lock: who asks for counters need not wait for it."""
+        count = len(lanes)
+        rows = self._quiet_rows[:count]
+        rows[:] = [(lane.monotonic_ns, lane.some_usec, *lane.band, lane.lane, 0) for lane in lanes]
+        self._due_ns[0] = due_ns
+        told = self._lib.pl_lane_wait(
+            self._open_handle(), wake_fd, until_ns, self._due_ns, step_ns, self._quiet, count, self._lanes
+        )
+        if told < 0:
+            msg = f"lanes {[lane.lane for lane in lanes]}, each {step_ns} ns: {Status(told).name}"
+            raise ValueError(msg)
+        quiet = [
+            lane._replace(monotonic_ns=monotonic_ns, some_usec=some_usec)
+            for lane, (monotonic_ns, some_usec, *_) in zip(lanes, rows.tolist(), strict=True)
+        ]
+        return LaneWait(self._due_ns[0], quiet, self._readings(told))
 
     def stats(self) -> SamplerStats:
         """See `contract.Sampler.stats`."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from agent.core.window.ring_rows import Status
+from agent.core.window.sweep_pace import QuietBand
 from agent.sensing.ring_file import RingFile
 from agent.sensing.spot_readings import KernelLimits
 
@@ -45,6 +46,26 @@ class LaneReading(NamedTuple):
     monotonic_ns: int
     some_usec: int | None
     status: Status
+
+
+class QuietLane(NamedTuple):
+    """A lane that is quiet: the reading that its next one is compared with, and what is quiet then."""
+
+    lane: int
+    monotonic_ns: int
+    some_usec: int
+    band: QuietBand
+
+
+class LaneWait(NamedTuple):
+    """What a wait on quiet lanes brought."""
+
+    due_ns: int
+    """When they are to be read next, CLOCK_MONOTONIC."""
+    quiet: Sequence[QuietLane]
+    """As given, with their newest readings that were quiet."""
+    news: Sequence[LaneReading]
+    """A reading of them all in which one was not quiet or could not be read; empty where all were until the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +123,24 @@ class Sampler(Protocol):
 
     def read_lanes(self) -> list[LaneReading]:
         """Read every lane once."""
+
+    def wait_on_lanes(
+        self, lanes: Sequence[QuietLane], *, wake_fd: int, until_ns: int, due_ns: int, step_ns: int
+    ) -> LaneWait:
+        """Wait until a moment or until a descriptor can be read, and read these lanes meanwhile while they are quiet.
+
+        At the moment itself nothing is read any more. Other threads may ask for ``stats`` and ``read_limits``.
+
+        Args:
+            lanes: Those to read; with one of them not quiet the wait is over.
+            wake_fd: The descriptor; one that cannot be waited for ends the wait too.
+            until_ns: The moment, CLOCK_MONOTONIC.
+            due_ns: When they are read first.
+            step_ns: How often after that; readings whose time has passed are not made up for.
+
+        Raises:
+            ValueError: A lane that there is not.
+        """
 
     def stats(self) -> SamplerStats:
         """Return counters since opening."""

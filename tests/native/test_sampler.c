@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- hooks ---- */
@@ -38,6 +41,8 @@ static const char *flood_name; /* pread of this file fills the whole buffer, wit
 static unsigned interruptions; /* so many preads fail with EINTR first */
 static unsigned opens;
 static unsigned reads_of_memory_stat;
+static int64_t fake_ns;            /* CLOCK_MONOTONIC, which moves when somebody waits; 0: the real one */
+static unsigned interrupted_waits; /* so many waits end with EINTR, a nanosecond later */
 
 static ssize_t hooked_pread(int fd, void *buffer, size_t size, off_t offset)
 {
@@ -86,6 +91,31 @@ static int hooked_openat(int directory, const char *path, int flags)
     return fd;
 }
 
+static int hooked_clock_gettime(clockid_t clock, struct timespec *now)
+{
+    if (fake_ns == 0)
+        return clock_gettime(clock, now);
+    *now = (struct timespec){.tv_sec = fake_ns / 1000000000, .tv_nsec = fake_ns % 1000000000};
+    return 0;
+}
+
+static int hooked_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
+{
+    static const struct timespec AT_ONCE;
+    int ready = ppoll(fds, count, fake_ns == 0 ? timeout : &AT_ONCE, mask);
+
+    if (fake_ns == 0 || ready != 0)
+        return ready;
+    if (interrupted_waits > 0) {
+        interrupted_waits--;
+        fake_ns++;
+        errno = EINTR;
+        return -1;
+    }
+    fake_ns += (int64_t)timeout->tv_sec * 1000000000 + timeout->tv_nsec;
+    return 0;
+}
+
 static void reset_hooks(void)
 {
     failing_name = NULL;
@@ -95,11 +125,17 @@ static void reset_hooks(void)
     interruptions = 0;
     opens = 0;
     reads_of_memory_stat = 0;
+    fake_ns = 0;
+    interrupted_waits = 0;
 }
 
+#define clock_gettime hooked_clock_gettime
+#define ppoll hooked_ppoll
 #define pread hooked_pread
 #define openat hooked_openat
 #include "../../native/sampler.c"
+#undef clock_gettime
+#undef ppoll
 #undef pread
 #undef openat
 
@@ -1245,6 +1281,127 @@ static void test_lanes(void)
     close_tree(t);
 }
 
+/* A lane that did not wait in the second before, quiet while it waits a fifth of its time. */
+static pl_quiet_lane calm(uint32_t lane)
+{
+    return (pl_quiet_lane){
+        .lane = lane, .monotonic_ns = (uint64_t)fake_ns - 1000000000u, .some_usec = 987654, .most_ratio = 0.2};
+}
+
+/* Four readings at most: at once, and after one, two and three milliseconds. */
+static int wait_four_ms(tree *t, int wake_fd, pl_quiet_lane *lanes, uint32_t count, pl_lane_reading *readings)
+{
+    int64_t due_ns = fake_ns;
+
+    return pl_lane_wait(t->s, wake_fd, fake_ns + 4000000, &due_ns, 1000000, lanes, count, readings);
+}
+
+static void test_lane_wait(void)
+{
+    static const int64_t BEGIN_NS = 5000000000;
+    tree *t = open_tree(10);
+    pl_lane_reading readings[2];
+    pl_quiet_lane lanes[2];
+    uint64_t before_ns, errors = all_errors(t);
+    int64_t due_ns;
+    uint32_t lane;
+    int wake[2];
+
+    make_full_group(t, "a");
+    CHECK_EQUAL(pipe(wake), 0);
+    CHECK_EQUAL(pl_lane_add(t->s, "a/cpu.pressure", &lane), PL_OK);
+    CHECK_EQUAL(pl_lane_add(t->s, "a/memory.pressure", &lane), PL_OK);
+
+    /* All quiet: until the moment, and the newest reading is the one to compare with. */
+    fake_ns = BEGIN_NS;
+    lanes[0] = calm(0);
+    lanes[1] = calm(1);
+    due_ns = BEGIN_NS + 1;
+    CHECK_EQUAL(pl_lane_wait(t->s, wake[0], BEGIN_NS + 10, &due_ns, 4, lanes, 2, readings), 0);
+    CHECK_EQUAL(fake_ns, BEGIN_NS + 10);
+    CHECK_EQUAL(due_ns, BEGIN_NS + 13);
+    CHECK_EQUAL(lanes[0].monotonic_ns, BEGIN_NS + 9);
+    CHECK_EQUAL(lanes[1].monotonic_ns, BEGIN_NS + 9);
+    /* At the moment itself nothing is read, and what has passed is not made up for. */
+    CHECK_EQUAL(pl_lane_wait(t->s, wake[0], BEGIN_NS + 13, &due_ns, 4, lanes, 2, readings), 0);
+    CHECK_EQUAL(due_ns, BEGIN_NS + 13);
+    CHECK_EQUAL(lanes[0].monotonic_ns, BEGIN_NS + 9);
+    fake_ns = BEGIN_NS + 23;
+    CHECK_EQUAL(pl_lane_wait(t->s, wake[0], BEGIN_NS + 24, &due_ns, 4, lanes, 2, readings), 0);
+    CHECK_EQUAL(due_ns, BEGIN_NS + 25);
+    CHECK_EQUAL(lanes[0].monotonic_ns, BEGIN_NS + 23);
+    /* A signal ends no wait. */
+    interrupted_waits = 3;
+    CHECK_EQUAL(pl_lane_wait(t->s, wake[0], BEGIN_NS + 30, &due_ns, 4, lanes, 2, readings), 0);
+    CHECK_EQUAL(fake_ns, BEGIN_NS + 30);
+    CHECK_EQUAL(lanes[0].monotonic_ns, BEGIN_NS + 29);
+
+    /* One waited for half of the time: told, with the others, and what it was compared with stays. */
+    lanes[0] = calm(0);
+    lanes[1] = calm(1);
+    lanes[1].some_usec -= 500000;
+    before_ns = lanes[1].monotonic_ns;
+    CHECK_EQUAL(wait_four_ms(t, wake[0], lanes, 2, readings), 2);
+    CHECK_EQUAL(readings[0].lane, 0);
+    CHECK_EQUAL(readings[1].lane, 1);
+    CHECK_EQUAL(readings[1].status, PL_OK);
+    CHECK_EQUAL(readings[1].some_usec, 987654);
+    CHECK_EQUAL(readings[1].monotonic_ns, BEGIN_NS + 30);
+    CHECK_EQUAL(lanes[1].monotonic_ns, before_ns);
+    CHECK_EQUAL(lanes[1].some_usec, 487654);
+    lanes[1].most_ratio = 0.5; /* less than, so still not */
+    CHECK_EQUAL(wait_four_ms(t, wake[0], lanes, 2, readings), 2);
+    lanes[1].least_ratio = 0.5; /* at least, so it is */
+    lanes[1].most_ratio = HUGE_VAL;
+    CHECK_EQUAL(pl_lane_wait(t->s, wake[0], fake_ns + 1, &(int64_t){fake_ns}, 4, lanes, 2, readings), 0);
+    CHECK_EQUAL(lanes[1].some_usec, 987654);
+    CHECK_EQUAL(wait_four_ms(t, wake[0], lanes, 2, readings), 2); /* it waits no more */
+
+    /* A total that went back, a time that did not go on, and more than a number can hold. */
+    lanes[0] = calm(0);
+    lanes[0].some_usec++;
+    CHECK_EQUAL(wait_four_ms(t, wake[0], lanes, 1, readings), 1);
+    lanes[0] = calm(0);
+    lanes[0].monotonic_ns = (uint64_t)fake_ns;
+    CHECK_EQUAL(wait_four_ms(t, wake[0], lanes, 1, readings), 1);
+    write_at(t, "a", "cpu.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=18446744073709551615\n");
+    lanes[0] = calm(0);
+    lanes[0].most_ratio = HUGE_VAL;
+    CHECK_EQUAL(wait_four_ms(t, wake[0], lanes, 1, readings), 1);
+
+    /* One that cannot be read is told, and no error yet: whoever reads it again counts it. */
+    failing_name = "cpu.pressure";
+    failing_errno = ENODEV;
+    CHECK_EQUAL(wait_four_ms(t, wake[0], lanes, 1, readings), 1);
+    CHECK(readings[0].status != PL_OK);
+    failing_name = NULL;
+    write_at(t, "a", "cpu.pressure", "nonsense\n");
+    CHECK_EQUAL(wait_four_ms(t, wake[0], lanes, 1, readings), 1);
+    CHECK_EQUAL(readings[0].status, PL_E_PARSE);
+    CHECK_EQUAL(all_errors(t), errors);
+
+    /* Woken: before anything is read. Also where there is nothing to wait for any more. */
+    CHECK_EQUAL(write(wake[1], "x", 1), 1);
+    CHECK_EQUAL(wait_four_ms(t, wake[0], lanes, 1, readings), 0);
+    CHECK_EQUAL(wait_four_ms(t, FD_MAX - 1, lanes, 1, readings), 0);
+    CHECK_EQUAL(fake_ns, BEGIN_NS + 31);
+
+    CHECK_EQUAL(pl_lane_wait(t->s, -1, 0, &due_ns, 1, NULL, 0, NULL), 0);
+    CHECK_EQUAL(pl_lane_wait(NULL, -1, 0, &due_ns, 1, NULL, 0, NULL), PL_E_ARG);
+    CHECK_EQUAL(pl_lane_wait(t->s, -1, 0, NULL, 1, NULL, 0, NULL), PL_E_ARG);
+    CHECK_EQUAL(pl_lane_wait(t->s, -1, 0, &due_ns, 0, NULL, 0, NULL), PL_E_ARG);
+    CHECK_EQUAL(pl_lane_wait(t->s, -1, 0, &due_ns, 1, NULL, 1, readings), PL_E_ARG);
+    CHECK_EQUAL(pl_lane_wait(t->s, -1, 0, &due_ns, 1, lanes, 1, NULL), PL_E_ARG);
+    lanes[0].lane = 3;
+    CHECK_EQUAL(pl_lane_wait(t->s, -1, 0, &due_ns, 1, lanes, 1, readings), PL_E_ARG);
+    lanes[0].lane = 4;
+    CHECK_EQUAL(pl_lane_wait(t->s, -1, 0, &due_ns, 1, lanes, 1, readings), PL_E_ARG);
+    close(wake[0]);
+    close(wake[1]);
+    fake_ns = 0;
+    close_tree(t);
+}
+
 static void test_limits(void)
 {
     tree *t = open_tree(1000);
@@ -1338,6 +1495,7 @@ static void test_nothing_is_allocated_after_open(void)
     tree *t = open_tree(20);
     uint32_t gone[SLOTS];
     pl_lane_reading readings[4];
+    pl_quiet_lane quiet;
     pl_limits limits[SLOTS];
     unsigned long before;
     unsigned long counted;
@@ -1361,6 +1519,10 @@ static void test_nothing_is_allocated_after_open(void)
         failing_errno = ENODEV;
         pl_sweep(t->s, i % 4, &result);
         pl_lane_read(t->s, readings, 4);
+        fake_ns = 5000000000;
+        quiet = calm(lane);
+        wait_four_ms(t, -1, &quiet, 1, readings);
+        fake_ns = 0;
         pl_read_limits(t->s, limits, SLOTS);
     }
     pl_take_gone(t->s, gone, SLOTS);
@@ -1399,6 +1561,7 @@ int main(int argc, char **argv)
     test_add_refuses();
     test_open_refuses_what_does_not_fit();
     test_lanes();
+    test_lane_wait();
     test_limits();
     test_descriptors_do_not_leak_and_close_at_exec();
     test_nothing_is_allocated_after_open();

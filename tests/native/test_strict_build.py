@@ -11,10 +11,11 @@ from tests.native.compiling import COMPILERS, NATIVE, ROOT, compile_c, require, 
 ALLOWED_CALLS = {
     *("calloc", "free"),  # pl_open and pl_close; the C tests show that nothing else allocates
     *("open", "open64", "openat", "openat64", "close", "fstat", "fstat64", "pread", "pread64", "clock_gettime"),
+    "ppoll",  # between sweeps
     *("memchr", "memcmp", "bcmp", "memcpy", "memset", "__errno_location", "__stack_chk_fail", "_GLOBAL_OFFSET_TABLE_"),
 }
 """All that our C may need from outside: no stdio, no strto*, no locale, no threads, no Python."""
-EXPORTS = {"sampler.c": 13, "windows.c": 5}
+EXPORTS = {"sampler.c": 14, "windows.c": 5}
 """How many functions each source gives."""
 
 

@@ -31,7 +31,7 @@ def test_stub_lib_names_what_the_compiled_lib_has() -> None:
 
 def test_stub_functions_take_as_many_arguments_as_the_compiled_ones() -> None:
     functions = {name: node for name, node in members("_Lib").items() if isinstance(node, ast.FunctionDef)}
-    assert len(functions) == 18
+    assert len(functions) == 19
     for name, node in functions.items():
         declared = len(node.args.posonlyargs) - 1  # self
         assert declared == len(module.ffi.typeof(getattr(module.lib, name)).args), name
@@ -48,6 +48,7 @@ def test_stub_ffi_names_only_what_ffi_has() -> None:
         ("SweepResult", "pl_sweep_result"),
         ("Stats", "pl_stats"),
         ("LaneReading", "pl_lane_reading"),
+        ("QuietLane", "pl_quiet_lane"),
         ("Limits", "pl_limits"),
     ],
 )

@@ -5,6 +5,7 @@ Core, pure: time comes as an argument, monotonic nanoseconds; every function giv
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -127,6 +128,21 @@ def lane_waiting_ratio(before: LaneState | None, monotonic_ns: int, some_usec: i
     if before is None or elapsed_ns <= 0 or some_usec < before.some_usec:
         return None
     return (some_usec - before.some_usec) * 1000 / elapsed_ns
+
+
+class QuietBand(NamedTuple):
+    """Shares of time waited between two readings of a lane of which nobody need know: what is remembered stays."""
+
+    least_ratio: float
+    most_ratio: float
+    """Not included."""
+
+
+def quiet_band(lane: LaneState, policy: ContentionPolicy) -> QuietBand:
+    """Return what is quiet of a CPU lane: no rise while it is armed, and no fall that arms it while it is not."""
+    if lane.is_armed:
+        return QuietBand(0.0, policy.waiting_ratio)
+    return QuietBand(policy.rearm_ratio, math.inf)
 
 
 def watch_lanes(

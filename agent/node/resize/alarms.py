@@ -165,6 +165,11 @@ class Alarms:
         if self._shortages is not None and cgroup_path in self._looked.by_path:
             self._shortages.held(cgroup_path)
 
+    @property
+    def is_memory_quiet(self) -> bool:
+        """Return whether nobody is looked at between two sweeps; the sampling thread."""
+        return self._shortages is None or not self._looked.by_path or self._shortages.is_quiet
+
     def look_at_memory(self, *, is_waited_for: bool) -> None:
         """Check, between two sweeps, who is short of memory by a bound of its own; the sampling thread.
 

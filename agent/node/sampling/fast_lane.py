@@ -5,11 +5,15 @@ One of them is the memory pressure of all pods together: while it stands still n
 Node. What counts as rising is a rule of ``core.pacing``; here are the files, their numbers and when they are due.
 The kernel weighs stalls in whole jiffies at each read: below some 20 ms between two reads of one file its total loses
 time. That is why the rate is bounded and why nobody else reads these files.
+
+As long as nothing rises and nobody is looked for, the sampler reads them in the wait for the next sweep, in C: so three
+of four readings wake no Python.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -17,11 +21,13 @@ from agent.core.window.sweep_pace import (
     ContentionPolicy,
     LaneState,
     LaneWatch,
+    QuietBand,
     lane_waiting_ratio,
     next_on_grid,
+    quiet_band,
     watch_lanes,
 )
-from agent.sensing.sampler_contract import Sampler, SamplerError
+from agent.sensing.sampler_contract import LaneReading, QuietLane, Sampler, SamplerError
 
 log = logging.getLogger(__name__)
 
@@ -84,10 +90,50 @@ class FastLane:
     def read(self, now_ns: int) -> tuple[str, ...]:
         """Read all lanes; give the paths on which contention rose, if a sweep may start early for it."""
         self._due_ns = next_on_grid(self._due_ns, int(1e9 / self._hz), now_ns)
+        return self._take(self._sampler.read_lanes())
+
+    def quiet(self) -> Sequence[QuietLane]:
+        """Return all lanes with what is quiet of them, to be waited on; empty = one of them is to be read as before."""
+        known = dict(self._watch.lanes)
+        memory_lane = self._lanes.get(self._memory_path or "")
+        if memory_lane is not None and self._memory is not None:
+            known[memory_lane] = self._memory
+        if self.is_memory_waited_for or known.keys() != set(self._lanes.values()):
+            return ()
+        for_memory = QuietBand(0.0, self._policy.memory_waiting_ratio)
+        return [
+            QuietLane(
+                lane,
+                state.monotonic_ns,
+                state.some_usec,
+                for_memory if lane == memory_lane else quiet_band(state, self._policy),
+            )
+            for lane, state in known.items()
+        ]
+
+    def wait(self, quiet: Sequence[QuietLane], wake_fd: int, *, until_ns: int) -> tuple[str, ...] | None:
+        """Wait until a moment or until a descriptor can be read, and read lanes meanwhile that are quiet.
+
+        Returns:
+            As of ``read``, of a reading in which something was up, which ends the wait; None = nothing was.
+        """
+        waited = self._sampler.wait_on_lanes(
+            quiet, wake_fd=wake_fd, until_ns=until_ns, due_ns=self._due_ns, step_ns=int(1e9 / self._hz)
+        )
+        self._due_ns = waited.due_ns
+        lanes = dict(self._watch.lanes)
+        for lane, monotonic_ns, some_usec, _ in waited.quiet:
+            if lane in lanes:
+                lanes[lane] = lanes[lane]._replace(monotonic_ns=monotonic_ns, some_usec=some_usec)
+            else:
+                self._memory = LaneState(monotonic_ns, some_usec)
+        self._watch = replace(self._watch, lanes=lanes)
+        return self._take(waited.news) if waited.news else None
+
+    def _take(self, read: Sequence[LaneReading]) -> tuple[str, ...]:
+        """Compare a reading of all lanes with the one before; return as ``read`` does."""
         readings = {
-            reading.lane: (reading.monotonic_ns, reading.some_usec)
-            for reading in self._sampler.read_lanes()
-            if reading.some_usec is not None
+            reading.lane: (reading.monotonic_ns, reading.some_usec) for reading in read if reading.some_usec is not None
         }
         memory = readings.pop(self._lanes.get(self._memory_path or "", -1), None)
         waiting_ratio = None if memory is None else lane_waiting_ratio(self._memory, *memory)

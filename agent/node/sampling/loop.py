@@ -12,7 +12,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -23,7 +23,7 @@ from agent.node.sampling.listener import Listener
 from agent.node.sampling.watched_cgroups import WatchedCgroups
 from agent.sensing.discovery import Changes
 from agent.sensing.memory_events import MemoryEvents
-from agent.sensing.sampler_contract import SweepResult
+from agent.sensing.sampler_contract import QuietLane, SweepResult
 from agent.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,10 @@ class MemoryListener(Protocol):
 
     def held(self, cgroup_path: str) -> None:
         """A cgroup's tasks were held back at its memory.high."""
+
+    @property
+    def is_memory_quiet(self) -> bool:
+        """Return whether nobody is looked for: until one of these calls readings of the fast lane are no news."""
 
     def look_at_memory(self, *, is_waited_for: bool) -> None:
         """The fast lane was read; whether tasks of some pod waited for memory since it was read before."""
@@ -181,7 +185,12 @@ class SamplingLoop:
         """Wait for the next thing due and do all that is due; the wait is for descriptors too, so none follows."""
         now_ns = self._clock_ns()
         due_ns = min(self._pace.due_ns, self._lane.due_ns)
+        risen = None
         if due_ns > now_ns:
+            quiet = self._quiet_lanes()
+            if quiet:
+                risen = self._lane.wait(quiet, self._epoll.fileno(), until_ns=self._pace.due_ns)
+                due_ns = now_ns  # the wait is over
             ready = self._wait(self._epoll, (due_ns - now_ns) / 1e9)
             if self.turns.is_stopping:
                 return 0.0
@@ -195,13 +204,22 @@ class SamplingLoop:
             if now_ns >= self._relist_due_ns:
                 self._relist()
         if now_ns >= self._lane.due_ns:
-            self._read_lane(now_ns, has_just_swept=is_due)
+            risen = (risen or ()) + self._lane.read(now_ns)
+        if risen is not None:
+            self._lanes_read(risen, has_just_swept=is_due)
         return 0.0
 
-    def _read_lane(self, now_ns: int, *, has_just_swept: bool) -> None:
+    def _quiet_lanes(self) -> Sequence[QuietLane]:
+        """Return the lanes, if readings in which nothing is up are of use to nobody; empty = they are."""
+        ends, memory = self._watched.ends, self._memory
+        if (ends is not None and ends.has_young) or not (memory is None or memory.is_memory_quiet):
+            return ()
+        return self._lane.quiet()
+
+    def _lanes_read(self, risen: tuple[str, ...], *, has_just_swept: bool) -> None:
+        """Do what follows from a reading of the fast lane; ``risen`` are the lanes on which contention rose."""
         if self._watched.ends is not None:
             self._watched.ends.look()
-        risen = self._lane.read(now_ns)
         if risen:
             self._listener.contention(risen)
         if risen and not has_just_swept:

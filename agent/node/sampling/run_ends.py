@@ -159,6 +159,11 @@ class RunEnds:
             self._read(path, present, file)
             self._begin_with_pod(path, present)
 
+    @property
+    def has_young(self) -> bool:
+        """Return whether there are young ones, whose peaks are read often."""
+        return bool(self._young)
+
     def look(self) -> None:
         """Read the peaks of the young."""
         now_ns = self.clock_ns()

@@ -13,11 +13,13 @@ from agent.core.window.sweep_pace import (
     OVERRUNS_TO_HALVE,
     SLOWEST_FACTOR,
     ContentionPolicy,
+    LaneState,
     LaneWatch,
     Pace,
     SkipReason,
     after_sweep,
     next_on_grid,
+    quiet_band,
     watch_lanes,
 )
 
@@ -138,3 +140,16 @@ def test_the_next_deadline_lies_on_the_grid_and_after_now(now: int, following: i
 def test_the_interval_in_force_is_the_base_stretched() -> None:
     assert PACE.interval_ns == SECOND
     assert replace(PACE, factor=8).interval_ns == 8 * SECOND
+
+
+@pytest.mark.parametrize("is_armed", [True, False])
+@given(waited_usec=st.integers(0, 125_000))
+def test_a_quiet_reading_changes_nothing_of_what_is_remembered_and_any_other_does(
+    is_armed: bool, waited_usec: int
+) -> None:
+    before = LaneState(0, 1000, is_armed)
+    band = quiet_band(before, POLICY)
+    ratio = waited_usec / 125_000
+    watch, risen = watch_lanes(LaneWatch(lanes={7: before}), readings(1, 1000 + waited_usec), POLICY)
+    is_quiet = band.least_ratio <= ratio < band.most_ratio
+    assert is_quiet == (not risen and watch.lanes[7].is_armed == is_armed)

@@ -166,13 +166,18 @@ def test_look_who_is_held_back_or_stalls_is_told_with_what_showed_it(tmp_path: P
     alarms.held("/b")  # no container that may be resized
     alarms.look_at_memory(is_waited_for=False)
     assert node.told == []
+    was_quiet = alarms.is_memory_quiet
     alarms.held("/a")
+    assert (was_quiet, alarms.is_memory_quiet) == (True, False)
     alarms.look_at_memory(is_waited_for=False)
     limit_bytes = math.ceil(2 * 58 / 60 * 64 * MIB)
     wanted = Urgent(memory_bytes=56 * MIB, memory_limit_bytes=limit_bytes, memory_short=MemoryShort.HELD)
     assert node.told == [{("u0", "app"): wanted}]
     alarms.look_at_memory(is_waited_for=False)
     assert len(node.told) == 1  # once in a while, until something has come of it
+    was_quiet = alarms.is_memory_quiet
+    alarms.follow([])  # somebody is held back, and nobody may be resized for it
+    assert (was_quiet, alarms.is_memory_quiet) == (False, True)
     node.rings.close()
 
 

@@ -63,6 +63,8 @@ class Heard(Listener):
     """Moments of failed turns on the real clock, nanoseconds."""
     news: threading.Condition = field(default_factory=threading.Condition)
 
+    is_memory_quiet: bool = True
+
     def held(self, cgroup_path: str) -> None:
         self.held_back.append(cgroup_path)
 
@@ -190,6 +192,7 @@ class World:
     def pass_seconds(self, seconds: float) -> None:
         """Let the loop do all that is due in this time."""
         end = self.clock.seconds + seconds
+        self.sampler.woken_ns = round(end * NS)
         while self.clock.seconds < end:
             self.loop.turn()
 
@@ -610,11 +613,54 @@ def test_rising_contention_starts_one_sweep_early_between_the_regular_ones(make:
     assert world.sweeps_at()[4:6] == [3.0, 4.0]  # the deadlines did not move
 
 
+def test_while_lanes_are_quiet_the_sampler_reads_them_in_one_wait_from_sweep_to_sweep(make: Make) -> None:
+    world = make(policy=FAST)
+    world.sampler.totals |= {PODS_LANE: 0, MEMORY_LANE: 0}
+    world.start(ONE)
+    world.pass_seconds(1)  # the first reading has nothing to be compared with
+    turns, waits, world.sampler.woken_ns = 0, world.sampler.waits, None
+    while world.clock.seconds < 1010:
+        turns += 1
+        world.loop.turn()
+    assert world.sampler.waits - waits == turns == 9
+    assert world.sweeps_at() == [float(second) for second in range(11)]
+    assert len(world.heard.looks) == 11  # beside each sweep
+    # Contention that goes on is no news, and quiet too, until it is over.
+    world.sampler.totals[PODS_LANE] = 50_000
+    world.pass_seconds(0.125)
+    assert world.heard.contentions == [(PODS_LANE,)]
+    waits = world.sampler.waits
+    for lane in range(1, 8):
+        world.sampler.totals[PODS_LANE] = 50_000 * (lane + 1)
+        world.pass_seconds(0.125)
+    assert world.heard.contentions == [(PODS_LANE,)]
+    assert world.sampler.waits > waits
+
+
+@pytest.mark.parametrize("news", ["young", "memory"])
+def test_lanes_are_read_one_by_one_while_somebody_is_looked_at(make: Make, news: str) -> None:
+    world = make(policy=FAST)
+    world.start(ONE)
+    world.pass_seconds(1)
+    if news == "young":
+        world.make(TWO)
+        world.files.write(TWO, "memory.peak", "4096\n")
+        world.loop.turn()
+        assert world.ends.has_young
+    else:
+        world.heard.is_memory_quiet = False
+    waits = world.sampler.waits
+    world.heard.looks.clear()
+    world.pass_seconds(2)
+    assert world.sampler.waits == waits
+    assert len(world.heard.looks) in (16, 17)
+
+
 def test_memory_that_pods_wait_for_is_told_with_each_reading_and_starts_no_sweep(make: Make) -> None:
     world = make(policy=FAST)
     world.sampler.totals[MEMORY_LANE] = 10**9  # of long ago
     world.start(ONE)
-    world.pass_seconds(2.2)
+    world.pass_seconds(2.25)
     assert set(world.heard.looks) == {False}
     # 25 ms of 125: the threshold is a tenth.
     world.sampler.totals[MEMORY_LANE] = 10**9 + 25_000
