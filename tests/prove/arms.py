@@ -36,7 +36,7 @@ COMMON: Final[Mapping[str, str]] = {
     "logging.format": "text",
 }
 _NOT_URGENT: Final[Mapping[str, str]] = {
-    "act.urgentWaitingRatio": "1",
+    "act.urgentWaitingRatio": "0",
     "act.urgentMemoryRatio": "1",
     "act.urgentMemoryWaitingRatio": "1",
     "act.urgentIntervalSeconds": "3600",

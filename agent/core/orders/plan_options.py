@@ -95,8 +95,9 @@ class ActOptions:
     """Seconds after any resize of a pod in which it is not grown, unless pressure asks for it."""
     urgent_interval_seconds: Annotated[float, Between(0.1, 3600)] = 2.0
     """Seconds between two plans that pressure asks for."""
-    urgent_waiting_ratio: Annotated[float, Between(0.01, 1)] = 0.2
-    """Share of the last seconds that an enforced container waited for CPU which asks for a plan at once, 0..1."""
+    urgent_waiting_ratio: Annotated[float, Between(0, 1)] = 0.2
+    """Share of the last seconds that an enforced container waited for CPU which asks for a plan at once, 0..1; 0 =
+    waiting for CPU never does."""
     urgent_headroom_ratio: Annotated[float, Between(0, 10)] = 0.2
     """Share added to what a starving container was seen to want: one large step instead of many small ones."""
     urgent_memory_ratio: Annotated[float, Between(0.1, 1)] = 0.9

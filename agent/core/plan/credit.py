@@ -57,7 +57,7 @@ class CreditGrounds:
 
 def answers_soon(act: ActOptions) -> bool:
     """Return whether starvation is answered within seconds, by what the settings ask for."""
-    return act.urgent_interval_seconds <= MOST_INTERVAL_SECONDS and act.urgent_waiting_ratio <= MOST_WAITING_RATIO
+    return act.urgent_interval_seconds <= MOST_INTERVAL_SECONDS and 0 < act.urgent_waiting_ratio <= MOST_WAITING_RATIO
 
 
 def credits_of(

@@ -205,6 +205,8 @@ class Alarms:
         contended_ns: int | None,
         alarms: dict[ContainerKey, Urgent],
     ) -> None:
+        if not self._options.urgent_waiting_ratio:
+            return
         seen = starvation(before, rows, capacity_millicores=self._capacity_millicores, contended_ns=contended_ns)
         is_urgent = seen.is_known & (seen.waiting_ratio >= self._options.urgent_waiting_ratio)
         is_urgent &= seen.demand_millicores > looked.request_millicores

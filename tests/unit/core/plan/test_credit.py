@@ -140,6 +140,7 @@ def test_the_node_decides(grounds: dict[str, Any], reason: Credit) -> None:
         (ActOptions(urgent_interval_seconds=10.0, urgent_waiting_ratio=0.5), True),
         (ActOptions(urgent_interval_seconds=10.1), False),
         (ActOptions(urgent_waiting_ratio=0.51), False),
+        (ActOptions(urgent_waiting_ratio=0.0), False),  # it asks for none
     ],
 )
 def test_settings_that_let_starvation_last_give_no_credit(options: ActOptions, expected: bool) -> None:

@@ -85,6 +85,22 @@ def test_look_what_starves_is_told_with_headroom_but_only_past_the_request() -> 
     node.rings.close()
 
 
+def test_look_waiting_for_cpu_asks_for_nothing_where_that_is_set(node: Node) -> None:
+    for waiting_ratio in (0.0, 1.0):
+        options = ActOptions(urgent_waiting_ratio=waiting_ratio)
+        node.alarms = Alarms(
+            rings=node.rings,
+            options=options,
+            memory_limit_ratio=2.0,
+            capacity_millicores=4000,
+            on_alarm=node.told.append,
+        )
+        node.alarms.follow([node.watched(0)])
+        node.sweep(NS, (0, 0, 1), (0, 0, 1))
+        node.sweep(2 * NS, (500_000, 1_000_000, 1), (0, 0, 1))
+        assert len(node.told) == waiting_ratio
+
+
 def test_look_what_the_request_covers_already_is_no_alarm(node: Node) -> None:
     node.alarms.follow([node.watched(0, cpu_request_millicores=700), node.watched(1, cpu_request_millicores=None)])
     node.sweep(NS, (0, 0, 1), (0, 0, 1))
