@@ -1,9 +1,9 @@
 /*
  * Plimsoll's sampler: reads cgroup v2 counters of many containers in one sweep and stores them raw.
  *
- * It reads, parses, stamps and stores; differences, resets and policy belong to agent/core.
- * No Python.h, no stdio, no threads, no global state, no allocation after pl_open.
- * The text between the two cffi marks is what cffi reads: nothing is declared twice.
+ * It reads, parses, stamps and stores; differences, resets and policy belong to agent/core. pl_lane_wait alone
+ * compares, with bounds that it is given. No Python.h, no stdio, no threads, no global state, no allocation after
+ * pl_open. The text between the two cffi marks is what cffi reads: nothing is declared twice.
  *
  * The rings live in memory that the caller gives (a mapped file): agent/sensing/ring_file.py owns the
  * file, its header and its slots; the sampler writes samples and memory rows into slots it was
@@ -21,7 +21,7 @@
 #define PL_E_NOMEM (-1)
 #define PL_E_ARG (-2)    /* an argument out of its range: a fault of the caller */
 #define PL_E_GONE (-3)   /* the cgroup is gone: cpu.stat gave ENODEV, or its directory ENOENT */
-#define PL_E_IO (-4)     /* any other errno; pl_last_errno tells it */
+#define PL_E_IO (-4)     /* any other errno; pl_last_errno tells it, but not of pl_lane_wait */
 #define PL_E_PARSE (-5)  /* text not understood, or cut; the sample is a gap */
 #define PL_E_ABSENT (-6) /* the file is not there or its feature is off */
 #define PL_E_LIMIT (-7)  /* no file descriptor to be had */
@@ -60,7 +60,7 @@
 #define PL_CAUSE_LIMIT 4
 #define PL_CAUSES 5
 
-typedef struct pl_sampler pl_sampler; /* opaque; one thread at a time */
+typedef struct pl_sampler pl_sampler; /* opaque; one thread at a time, but see pl_lane_wait */
 
 typedef struct pl_sample {         /* 64 bytes; counters as the kernel gives them */
     uint64_t monotonic_ns;         /* CLOCK_MONOTONIC just before this cgroup is read */

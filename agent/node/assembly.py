@@ -516,7 +516,7 @@ class Watch:
         return self.acting is None or self.acting.alarms.is_memory_quiet
 
     def look_at_memory(self, *, is_waited_for: bool) -> None:
-        """Find who is short of memory; on the sampling thread, with each reading of the fast lane."""
+        """Find who is short of memory; on the sampling thread, with readings of the fast lane."""
         if self.acting is not None:
             self.acting.alarms.look_at_memory(is_waited_for=is_waited_for)
 

@@ -60,7 +60,7 @@ LIMITS: Final = np.dtype([("cpu_max", "S40"), ("memory_max", "S24"), ("slot", "<
 class NativeSampler:
     """Reads counters of many cgroups into the rings of a `RingFile`, in C and without the GIL; a `Sampler`.
 
-    One lock per handle: C takes one thread at a time, and a second caller waits for the sweep.
+    One lock per handle: C takes one thread at a time, and a second caller waits for the sweep; not for a wait on lanes.
     """
 
     def __init__(self, root: Path, rings: RingFile, *, fd_budget: int, max_lanes: int) -> None:
@@ -102,6 +102,8 @@ class NativeSampler:
         self._handle: Handle | None = out[0]
         # Also the net for one that is dropped without being closed.
         self._free = weakref.finalize(self, lib.pl_close, out[0])
+        # Not at the interpreter's end: a thread may wait in C still.
+        self._free.atexit = False  # type: ignore[misc] # a property
         self._result = ffi.new("pl_sweep_result *")
         self._gone = ffi.new("uint32_t[]", geometry.max_slots)
         self._lane = ffi.new("uint32_t *")

@@ -129,7 +129,8 @@ class Sampler(Protocol):
     ) -> LaneWait:
         """Wait until a moment or until a descriptor can be read, and read these lanes meanwhile while they are quiet.
 
-        At the moment itself nothing is read any more. Other threads may ask for ``stats`` and ``read_limits``.
+        At the moment itself nothing is read any more. Other threads may ask for ``stats`` and ``read_limits``
+        meanwhile, and may not close.
 
         Args:
             lanes: Those to read; with one of them not quiet the wait is over.
@@ -139,7 +140,7 @@ class Sampler(Protocol):
             step_ns: How often after that; readings whose time has passed are not made up for.
 
         Raises:
-            ValueError: A lane that there is not.
+            ValueError: A lane that there is not, or no step.
         """
 
     def stats(self) -> SamplerStats:

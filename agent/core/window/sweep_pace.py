@@ -131,7 +131,7 @@ def lane_waiting_ratio(before: LaneState | None, monotonic_ns: int, some_usec: i
 
 
 class QuietBand(NamedTuple):
-    """Shares of time waited between two readings of a lane of which nobody need know: what is remembered stays."""
+    """Shares of time waited between two readings of a lane of which nobody need know: no rise, and no arming."""
 
     least_ratio: float
     most_ratio: float

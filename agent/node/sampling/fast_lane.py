@@ -6,8 +6,8 @@ Node. What counts as rising is a rule of ``core.pacing``; here are the files, th
 The kernel weighs stalls in whole jiffies at each read: below some 20 ms between two reads of one file its total loses
 time. That is why the rate is bounded and why nobody else reads these files.
 
-As long as nothing rises and nobody is looked for, the sampler reads them in the wait for the next sweep, in C: so three
-of four readings wake no Python.
+As long as nothing rises and nobody is looked for, the sampler reads them in the wait for the next sweep, in C: those
+between two sweeps wake no Python.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 NODE_PRESSURE: Final = "/proc/pressure/cpu"
 NEVER_NS: Final = 2**63 - 1
+MOST_STEP_NS: Final = 10**18
+"""Thirty years: a rate that C could not count with is no rate."""
 
 
 class FastLane:
@@ -46,6 +48,7 @@ class FastLane:
         policy: ContentionPolicy,
     ) -> None:
         self._sampler, self._hz, self._policy = sampler, hz, policy
+        self._step_ns = min(int(1e9 / hz), MOST_STEP_NS) if hz > 0 else MOST_STEP_NS
         self._lanes: dict[str, int] = {}
         self._memory_path: str | None = None
         self._memory: LaneState | None = None
@@ -77,6 +80,8 @@ class FastLane:
         for path in [path for path, lane in self._lanes.items() if path not in wanted or lane in dead]:
             lane = self._lanes.pop(path)
             self._sampler.remove_lane(lane)
+            if path == self._memory_path:
+                self._memory = None
             lanes = {number: state for number, state in self._watch.lanes.items() if number != lane}
             self._watch = replace(self._watch, lanes=lanes)  # its number may be given to another file
         for path in wanted:
@@ -89,7 +94,7 @@ class FastLane:
 
     def read(self, now_ns: int) -> tuple[str, ...]:
         """Read all lanes; give the paths on which contention rose, if a sweep may start early for it."""
-        self._due_ns = next_on_grid(self._due_ns, int(1e9 / self._hz), now_ns)
+        self._due_ns = next_on_grid(self._due_ns, self._step_ns, now_ns)
         return self._take(self._sampler.read_lanes())
 
     def quiet(self) -> Sequence[QuietLane]:
@@ -118,7 +123,7 @@ class FastLane:
             As of ``read``, of a reading in which something was up, which ends the wait; None = nothing was.
         """
         waited = self._sampler.wait_on_lanes(
-            quiet, wake_fd=wake_fd, until_ns=until_ns, due_ns=self._due_ns, step_ns=int(1e9 / self._hz)
+            quiet, wake_fd=wake_fd, until_ns=until_ns, due_ns=self._due_ns, step_ns=self._step_ns
         )
         self._due_ns = waited.due_ns
         lanes = dict(self._watch.lanes)

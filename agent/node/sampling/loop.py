@@ -42,10 +42,13 @@ class MemoryListener(Protocol):
 
     @property
     def is_memory_quiet(self) -> bool:
-        """Return whether nobody is looked for: until one of these calls readings of the fast lane are no news."""
+        """Return whether nobody is looked for, so that quiet readings of the fast lane need not be told."""
 
     def look_at_memory(self, *, is_waited_for: bool) -> None:
-        """The fast lane was read; whether tasks of some pod waited for memory since it was read before."""
+        """The fast lane was read; whether tasks of some pod waited for memory since it was read before.
+
+        Not told of quiet readings while ``is_memory_quiet``.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,11 +188,12 @@ class SamplingLoop:
         """Wait for the next thing due and do all that is due; the wait is for descriptors too, so none follows."""
         now_ns = self._clock_ns()
         due_ns = min(self._pace.due_ns, self._lane.due_ns)
-        risen = None
         if due_ns > now_ns:
             quiet = self._quiet_lanes()
             if quiet:
                 risen = self._lane.wait(quiet, self._epoll.fileno(), until_ns=self._pace.due_ns)
+                if risen is not None:  # told before anything else can fail: it is told once
+                    self._lanes_read(risen, is_sweep_due=False)
                 due_ns = now_ns  # the wait is over
             ready = self._wait(self._epoll, (due_ns - now_ns) / 1e9)
             if self.turns.is_stopping:
@@ -198,15 +202,13 @@ class SamplingLoop:
                 self._serve_descriptors({fd for fd, _ in ready})
             now_ns = self._clock_ns()
         is_due = now_ns >= self._pace.due_ns
+        if now_ns >= self._lane.due_ns:
+            self._lanes_read(self._lane.read(now_ns), is_sweep_due=is_due)
         if is_due:
             self._sweep_due()
             # A full one takes tens of milliseconds on a full node. Right after a sweep it makes none late.
             if now_ns >= self._relist_due_ns:
                 self._relist()
-        if now_ns >= self._lane.due_ns:
-            risen = (risen or ()) + self._lane.read(now_ns)
-        if risen is not None:
-            self._lanes_read(risen, has_just_swept=is_due)
         return 0.0
 
     def _quiet_lanes(self) -> Sequence[QuietLane]:
@@ -216,13 +218,16 @@ class SamplingLoop:
             return ()
         return self._lane.quiet()
 
-    def _lanes_read(self, risen: tuple[str, ...], *, has_just_swept: bool) -> None:
-        """Do what follows from a reading of the fast lane; ``risen`` are the lanes on which contention rose."""
+    def _lanes_read(self, risen: tuple[str, ...], *, is_sweep_due: bool) -> None:
+        """Do what follows from a reading of the fast lane; ``risen`` are the lanes on which contention rose.
+
+        The sweep that is due now is as good as an early one: what it reads is compared from the rise on.
+        """
         if self._watched.ends is not None:
             self._watched.ends.look()
         if risen:
             self._listener.contention(risen)
-        if risen and not has_just_swept:
+        if risen and not is_sweep_due:
             result = self._sweep(is_slow=False, is_retry=False)
             self._listener.swept(result, lateness_seconds=None)
         if self._memory is not None:

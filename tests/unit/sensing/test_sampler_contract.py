@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -174,6 +176,26 @@ def test_a_descriptor_that_can_be_read_ends_the_wait_before_anything_is_read(
         [lane], wake_fd=pipe[0], until_ns=now_ns + 3600 * 10**9, due_ns=now_ns, step_ns=10**9
     )
     assert (waited.due_ns, list(waited.quiet), list(waited.news)) == (now_ns, [lane], [])
+
+
+@pytest.mark.parametrize("world", ["native", "reference"], indirect=True)  # waits of the fake take no time
+def test_what_becomes_ready_in_an_epoll_within_an_epoll_ends_a_wait_that_has_begun(
+    world: World, pipe: tuple[int, int]
+) -> None:
+    """As the loop waits: memory.events has an epoll of its own."""
+    lane = quiet(world, world.sampler.add_lane(LANE), QuietBand(0.0, 0.2))
+    with select.epoll() as inner, select.epoll() as outer:
+        inner.register(pipe[0], select.EPOLLIN)
+        outer.register(inner.fileno(), select.EPOLLIN)
+        waker = threading.Timer(0.05, os.write, (pipe[1], b"x"))
+        waker.start()
+        now_ns = world.now_ns()
+        waited = world.sampler.wait_on_lanes(
+            [lane], wake_fd=outer.fileno(), until_ns=now_ns + 3600 * 10**9, due_ns=now_ns, step_ns=10_000_000
+        )
+        waker.join()
+        assert outer.poll(0)
+    assert list(waited.news) == []
 
 
 @pytest.mark.parametrize(("lane", "step_ns"), [(3, 10**9), (0, 0)])

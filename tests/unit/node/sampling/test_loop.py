@@ -7,7 +7,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from agent.sensing.discovery import Changes, Discovery
 from agent.sensing.inotify import Inotify, WatchEvent
 from agent.sensing.memory_events import OomKill
 from agent.sensing.ring_file import RingFile
-from agent.sensing.sampler_contract import FilesExhausted, SamplerError, SweepResult
+from agent.sensing.sampler_contract import FilesExhausted, LaneWait, QuietLane, SamplerError, SweepResult
 from agent.sensing.state_file import RingGeometry
 from tests.cgroup_files import POD_UID, CgroupFiles, container_path
 from tests.fakes import NS, FakeClock, FakeSampler
@@ -104,6 +104,7 @@ class Names:
         self.pod: str | None = None
         self.container: str | None = None
         self.has_news = False
+        self.failure: Exception | None = None
 
     def name(self, identity: UnitIdentity) -> tuple[UnitIdentity, UnitResources]:
         if self.pod is None:
@@ -111,6 +112,8 @@ class Names:
         return replace(identity, pod=self.pod, container=self.container), UnitResources(cpu_request_millicores=250)
 
     def refresh(self) -> bool:
+        if self.failure is not None:
+            raise self.failure
         had_news, self.has_news = self.has_news, False
         return had_news
 
@@ -191,9 +194,8 @@ class World:
 
     def pass_seconds(self, seconds: float) -> None:
         """Let the loop do all that is due in this time."""
-        end = self.clock.seconds + seconds
-        self.sampler.woken_ns = round(end * NS)
-        while self.clock.seconds < end:
+        end_ns = self.sampler.woken_ns = self.clock.now_ns + round(seconds * NS)
+        while self.clock.now_ns < end_ns:
             self.loop.turn()
 
     def watched(self) -> set[str]:
@@ -635,6 +637,67 @@ def test_while_lanes_are_quiet_the_sampler_reads_them_in_one_wait_from_sweep_to_
         world.pass_seconds(0.125)
     assert world.heard.contentions == [(PODS_LANE,)]
     assert world.sampler.waits > waits
+
+
+def quiet_for_a_while(make: Make) -> World:
+    """Return a world 2.3 s old whose lanes are quiet, with no end of time set for its waits."""
+    world = make(policy=FAST)
+    world.sampler.totals |= {PODS_LANE: 0, MEMORY_LANE: 0}
+    world.start(ONE)
+    world.pass_seconds(2.3)
+    world.sampler.woken_ns = None
+    return world
+
+
+def after_wait(world: World, action: Callable[[], None]) -> None:
+    """Have something happen after each wait on lanes, before the loop goes on."""
+    wait = world.sampler.wait_on_lanes
+
+    def waited(lanes: Sequence[QuietLane], *, wake_fd: int, until_ns: int, due_ns: int, step_ns: int) -> LaneWait:
+        brought = wait(lanes, wake_fd=wake_fd, until_ns=until_ns, due_ns=due_ns, step_ns=step_ns)
+        action()
+        return brought
+
+    world.sampler.wait_on_lanes = waited  # type: ignore[method-assign]
+
+
+def test_what_rose_in_a_wait_is_told_though_the_turn_fails_then(make: Make) -> None:
+    world = quiet_for_a_while(make)
+    world.sampler.totals[PODS_LANE] = 50_000
+    after_wait(world, world.loop.renew_names)
+    world.names.failure = RuntimeError("broken")
+    with pytest.raises(RuntimeError, match="broken"):
+        world.loop.turn()
+    assert world.heard.contentions == [(PODS_LANE,)]
+    assert len(world.sweeps_at()) == 4
+
+
+def test_memory_that_was_waited_for_is_told_though_the_next_reading_is_due_at_once(make: Make) -> None:
+    world = quiet_for_a_while(make)
+    world.sampler.totals[MEMORY_LANE] = 25_000
+    world.heard.looks.clear()
+    after_wait(world, lambda: world.clock.advance(0.125))  # others had the CPU
+    world.loop.turn()
+    assert world.heard.looks == [True, False]
+
+
+def test_contention_that_shows_when_a_sweep_is_due_is_told_before_that_sweep(make: Make) -> None:
+    world = quiet_for_a_while(make)
+    world.pass_seconds(0.65)  # the next reading is that of the sweep at 3
+    told: list[int] = []
+    world.heard.contention = lambda lanes: told.append(len(world.sampler.sweeps))  # type: ignore[method-assign]
+    world.sampler.totals[PODS_LANE] = 50_000
+    world.pass_seconds(0.1)
+    assert told == [3]
+    assert world.sweeps_at() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_what_appears_ends_a_wait_on_quiet_lanes(make: Make) -> None:
+    world = quiet_for_a_while(make)
+    world.make(TWO)
+    world.loop.turn()
+    assert world.watched() == {ONE, TWO}
+    assert world.clock.seconds == 1002.3
 
 
 @pytest.mark.parametrize("news", ["young", "memory"])
