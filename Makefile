@@ -75,7 +75,7 @@ bench-page: $(STAMP)/dev test-tools ## The page: its first row of 5,000 workload
 bench-fortnight: $(STAMP)/dev test-tools ## What 14 days of 5,000 nodes' reports cost: CPU, memory, database, start (root, an hour, 20 GiB)
 	@$(BIN)/python -m tests.bench fortnight $(ARGS)
 
-prove: $(STAMP)/dev test-tools ## The same scripted load under four rules of sizing, on a real node in qemu (root, a quiet machine, six hours); ARGS="--seeds 1" for half
+prove: $(STAMP)/dev test-tools ## The same scripted load under four rules of sizing, on a real node in qemu (root, a quiet machine, four hours); ARGS="--seeds 1" for half
 	@$(BIN)/python -m tests.prove $(ARGS)
 
 soak: $(STAMP)/dev ## A day in one hour: 2,000 pods, outages, clock steps, a full disk, 50 kills, an upgrade (root); ARGS="--minutes 6 --pods 200 --kills 8"

@@ -64,8 +64,8 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.prove", description=__doc__)
     parser.add_argument("--order", type=order, default=ORDER, help="arms (default: each, and back again)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="the order is gone through once for each")
-    parser.add_argument("--window", type=seconds, default=900.0, help="seconds measured in each block")
-    parser.add_argument("--drop", type=seconds, default=360.0, help="seconds before them, in which the rules settle")
+    parser.add_argument("--window", type=seconds, default=480.0, help="seconds measured in each block")
+    parser.add_argument("--drop", type=seconds, default=960.0, help="seconds before them, in which the rules settle")
     parser.add_argument("--out", type=Path, default=OUT, help="folder for what is measured; it is added to")
     parser.add_argument("--put", action="store_true", help=f"put the page into {README.relative_to(REPOSITORY)}")
     parser.add_argument("--page-of", type=Path, metavar="DIR", help="measure nothing: write the page of that folder")
@@ -138,8 +138,8 @@ def words(block: records.Block) -> str:
     return (
         f"block {block.number}, {block.arm}: {page.requested_cores(block):.2f} cores and "
         f"{page.requested_gib(block):.2f} GiB requested, {len(block.answers)} answers, p99 "
-        f"{page.text_of(quantile(page.answers([block], Arm(block.arm)), page.P99))} ms, {kills} kills, "
-        f"{block.resizes} resizes, {block.evictions} evictions; node CPU {block.node_cpu_ratio:.0%}"
+        f"{page.text_of(quantile(page.answers([block], Arm(block.arm)), page.P99), 1)} ms, {kills} kills, "
+        f"{block.resizes} resizes; node CPU {block.node_cpu_ratio:.0%}"
     )
 
 

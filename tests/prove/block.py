@@ -30,9 +30,19 @@ from tests.experiment import records as counted
 from tests.experiment.records import Snapshot
 from tests.experiment.spaces import FILES, control_folder
 from tests.image.layers import UID
-from tests.prove.arms import SETTINGS, Arm, rate_window_seconds
+from tests.prove.arms import AGENT_REQUESTS, SETTINGS, Arm, rate_window_seconds
 from tests.prove.records import Block, Requested, Use
-from tests.prove.script import REQUEST_CPU_SECONDS, ROLES, SERVER, Kind, arrivals, changes, course_of, past
+from tests.prove.script import (
+    REQUEST_CPU_SECONDS,
+    ROLES,
+    SERVER,
+    Kind,
+    arrivals,
+    changes,
+    course_of,
+    past,
+    wanted_millicores,
+)
 
 CLIENT: Final = "client"
 PORT: Final = 7100
@@ -40,6 +50,7 @@ NODE_CPUS: Final = 2
 PAST_MINUTES: Final = 7 * 24 * 60
 STATE: Final = "/var/lib/plimsoll-prove"
 CONDUCTOR: Final = "/run/conductor.json"
+HOUR_SECONDS: Final = 3600
 LEAD_SECONDS: Final = 5.0
 """Between writing the script and its beginning."""
 POLL_SECONDS: Final = 10.0
@@ -86,17 +97,18 @@ class Player:
         self.agent.start(SETTINGS[arm])
         try:
             self._start_pods()
-            # With the past learnt: under emulation seven days take a while, and longer while pods take the CPU.
-            self.node.wait(self._is_recommending, "the agent recommends for every pod", START_SECONDS)
+            self._await_room_in_the_hour()
+            # Before the rules have learnt: pods that idle meanwhile would be what their windows hold.
             uptime = self._begin(seed)
             self.say(f"block {number}, {arm}, seed {seed}: begins after {time.monotonic() - begun:.0f} s")
-            requested, before, writes = self._watch(uptime)
+            # Under emulation seven days take a while, and longer while pods take the CPU.
+            self.node.wait(self._is_recommending, "the agent recommends for every pod", START_SECONDS)
+            learnt = self._uptime() - uptime
+            assert learnt < self.schedule.drop_seconds / 2, f"the past was learnt {learnt:.0f} s after the script began"
+            requested, before, writes, restarts = self._watch(uptime)
             after = self._snapshot()
-            block = self._block(arm, number, seed, requested, before, after, writes)
-            plan = self._keep(f"{number}-{arm}")
-            if arm is not Arm.WRITTEN:
-                cpu, memory = int(plan["cpu"]["base_total"]), int(plan["memory"]["base_total"])
-                block = replace(block, base_millicores=cpu, base_bytes=memory)
+            block = replace(self._block(arm, number, seed, requested, before, after, writes), restarts=restarts)
+            self._keep(f"{number}-{arm}")
             answers, unanswered = self._answers(seed)
             return replace(block, answers=answers, unanswered=unanswered)
         finally:
@@ -134,6 +146,13 @@ class Player:
         Workload(self.node, CLIENT).start(asking, annotations=LEFT_ALONE, **self._volumes())
         for workload in self._workloads().values():
             self.node.wait(lambda app=workload: app.pods() and app.is_running(), f"{workload.name} runs", START_SECONDS)  # type: ignore[misc]
+
+    def _await_room_in_the_hour(self) -> None:
+        """Wait until the block fits into one UTC hour: answers change where the next begins, of each arm at another."""
+        left = HOUR_SECONDS - time.time() % HOUR_SECONDS
+        if left < self.schedule.seconds + 2 * LEAD_SECONDS:
+            self.say(f"waits {left:.0f} s for the next hour, into which the block fits")
+            time.sleep(left + LEAD_SECONDS)
 
     def _is_recommending(self) -> bool:
         """Return whether the past is learnt, and every role's pod has a CPU request that is recommended."""
@@ -196,17 +215,25 @@ class Player:
 
     # -- while it runs -------------------------------------------------------------------------------------------
 
-    def _watch(self, uptime: float) -> tuple[list[Requested], Snapshot, Writes]:
-        """Look until the window is over; give what was requested in it, the counters and the writes from its begin."""
+    def _watch(self, uptime: float) -> tuple[list[Requested], Snapshot, Writes, int]:
+        """Look until the window is over.
+
+        Returns:
+            What was requested in it, counters and writes from its begin on, and how many restarts there were.
+        """
         requested: list[Requested] = []
         begins = uptime + self.schedule.drop_seconds
         while self._uptime() < begins:
             time.sleep(1.0)  # the guest's clock is what is waited for
         before, writes = self._snapshot(), Writes(AuditLog(self.node.plane.audit_log))
+        restarts = self._restarts()
         while (now := self._uptime()) < begins + self.schedule.window_seconds:
             requested.append(self._requested(now - uptime))
             time.sleep(min(POLL_SECONDS, max(0.5, begins + self.schedule.window_seconds - now)))
-        return requested, before, writes
+        return requested, before, writes, self._restarts() - restarts
+
+    def _restarts(self) -> int:
+        return sum(Workload(self.node, name).restarts() for name in ROLES)
 
     def _uptime(self) -> float:
         return float(self.node.read("/proc/uptime").split()[0])
@@ -230,13 +257,12 @@ class Player:
 
     # -- afterwards ----------------------------------------------------------------------------------------------
 
-    def _keep(self, name: str) -> Json:
-        """Write down what the agent decided, what it plans now, and what it said; give the plan."""
+    def _keep(self, name: str) -> None:
+        """Write down what the agent decided, what it plans now, and what it said."""
         plan = self.agent.ask("plan")
         decisions = {"events": self.agent.ask("events", limit=400)["items"], "plan": plan}
         (self.out / f"decisions-{name}.json").write_text(json.dumps(decisions, indent=1) + "\n")
         (self.out / f"agent-{name}.log").write_text(self.agent.log(self.schedule.seconds + START_SECONDS))
-        return plan
 
     def _answers(self, seed: int) -> tuple[list[tuple[float, float]], int]:
         """Return what the client told of the requests of the window, and how many of them were never answered."""
@@ -265,11 +291,14 @@ class Player:
         after: Snapshot,
         writes: Writes,
     ) -> Block:
-        """Return all but the client's answers, which may take a while."""
+        """Return all but restarts, and the client's answers, which may take a while."""
         window = after.uptime_seconds - before.uptime_seconds
         grown = Grown(before, after)
         allocatable = self.node.object()["status"]["allocatable"]
         others = [requests_of(pod) for pod in self.node.plane.admin.items("/api/v1/pods") if is_beside(pod)]
+        if arm is Arm.PLIMSOLL:
+            others.append((millicores(AGENT_REQUESTS["cpu"]), bytes_of(AGENT_REQUESTS["memory"])))
+        first, seconds = math.ceil(self.schedule.drop_seconds), math.ceil(self.schedule.window_seconds)
         return Block(
             arm=arm.value,
             number=number,
@@ -282,8 +311,8 @@ class Player:
             uses={
                 name: Use(
                     cpu_millicores=grown.of(name, "usage_usec") / 1e3 / window,
+                    wanted_millicores=wanted_millicores(name, seed, first, seconds) if name in ROLES else 0.0,
                     waiting_ratio=grown.of(name, "waiting_usec") / 1e6 / window,
-                    throttled_seconds=grown.of(name, "throttled_usec") / 1e6,
                     oom_kills=grown.of(name, "oom_kills"),
                 )
                 for name in (*ROLES, CLIENT)
@@ -292,8 +321,7 @@ class Player:
             agent_rss_mib=int(self.agent.status()["VmRSS"].split()[0]) / 1024,
             resizes=len(writes.resizes()),
             refused=len(writes.resizes(accepted=False)),
-            evictions=sum(call.resource == "pods/eviction" for call in writes.all()),
-            restarts=sum(Workload(self.node, name).restarts() for name in ROLES),
+            restarts=0,
             answers=[],
             unanswered=0,
         )
@@ -358,12 +386,21 @@ def start_daemon_set(node: Node, name: str, annotations: Mapping[str, str], spec
 
 def requests_of(pod: Json) -> tuple[int, int]:
     """Return what the containers of a pod request together, millicores and bytes."""
-    every = [container.get("resources", {}).get("requests", {}) for container in pod["spec"]["containers"]]
-    return sum(millicores(request.get("cpu", "0")) for request in every), sum(
-        bytes_of(request.get("memory", "0")) for request in every
+    # What counts to the scheduler: the larger of what is wished and what the kubelet has taken on.
+    wished = {container["name"]: container.get("resources", {}) for container in pod["spec"]["containers"]}
+    statuses = pod.get("status", {}).get("containerStatuses", [])
+    taken = {status["name"]: status.get("resources") or {} for status in statuses}
+
+    def largest(name: str, resource: str, amount: Callable[[str], int]) -> int:
+        both = (of_all.get(name, {}).get("requests", {}).get(resource, "0") for of_all in (wished, taken))
+        return max(map(amount, both))
+
+    return sum(largest(name, "cpu", millicores) for name in wished), sum(
+        largest(name, "memory", bytes_of) for name in wished
     )
 
 
 def is_beside(pod: Json) -> bool:
-    """Return whether a pod is none of the hour's: the agent, the client, the node's own."""
-    return str(pod["metadata"]["namespace"]) != NAMESPACE or pod["metadata"]["labels"].get("app") == CLIENT
+    """Return whether a pod is none of the hour's: the client, the node's own. The agent is counted apart."""
+    namespace = str(pod["metadata"]["namespace"])
+    return namespace not in (NAMESPACE, fence.NAMESPACE) or pod["metadata"]["labels"].get("app") == CLIENT

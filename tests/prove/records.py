@@ -24,10 +24,12 @@ class Use:
     """What the kernel counted of one workload in the window."""
 
     cpu_millicores: float
+    wanted_millicores: float
+    """By the script; 0 of the client."""
     waiting_ratio: float
     """Share of the time in which something in its pod waited for CPU; kept apart from waiting by a limit it is not."""
-    throttled_seconds: float
     oom_kills: int
+    """Processes, of which a container may have several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +42,9 @@ class Block:
     window_seconds: float
     node_cpu_ratio: float
     allocatable_millicores: int
-    """Less what the agent, the client and the node's own pods request."""
+    """Less what the client and the node's own pods request; of Plimsoll's arm also the agent, by its chart."""
     allocatable_bytes: int
     requested: Sequence[Requested]
-    base_millicores: int | None = None
-    """What the rule asked for at the block's end, without the headroom of the node; None = it gives nothing, or the
-    record is older than this field."""
-    base_bytes: int | None = None
     uses: Mapping[str, Use]
     """By role, and ``client``."""
     agent_millicores: float
@@ -54,8 +52,8 @@ class Block:
     resizes: int
     refused: int
     """Resizes that the API server refused."""
-    evictions: int
     restarts: int
+    """In the window."""
     answers: Sequence[tuple[float, float]]
     """Of the window: when the request was to be sent, seconds from the script's beginning, and how long it took."""
     unanswered: int

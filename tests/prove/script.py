@@ -18,6 +18,7 @@ from agent.core.history.minute.minutes import Minutes
 from agent.core.numbers.arrays import Floats
 from agent.core.numbers.units import MIB
 from agent.core.orders.annotations import MAX_CPU
+from tests.e2e.workloads import bytes_of
 
 MINUTE_SECONDS: Final = 60
 REQUEST_CPU_SECONDS: Final = 0.02
@@ -123,6 +124,10 @@ def _leak(random: Random, seconds: int) -> Course:
     return Course(cpu_millicores=np.full(seconds, 10.0), memory_mib=np.floor(memory))
 
 
+HEAP_MIB: Final = 420.0
+"""More than the 250 MiB that the Vertical Pod Autoscaler gives each pod at least."""
+
+
 def _heap(random: Random, seconds: int) -> Course:
     """A fixed heap, and collections that take CPU for some seconds, as of a JVM."""
     cpu = np.full(seconds, 30.0)
@@ -130,7 +135,7 @@ def _heap(random: Random, seconds: int) -> Course:
     while now < seconds:
         cpu[int(now) : int(now + 3)] = 120.0
         now += random.uniform(40.0, 90.0)
-    return Course(cpu_millicores=cpu, memory_mib=np.full(seconds, 200.0))
+    return Course(cpu_millicores=cpu, memory_mib=np.full(seconds, HEAP_MIB))
 
 
 def _steady(_: Random, seconds: int) -> Course:
@@ -138,6 +143,7 @@ def _steady(_: Random, seconds: int) -> Course:
 
 
 SERVER: Final = "server"
+BATCH: Final = "batch"
 ROLES: Final[Mapping[str, Role]] = {
     SERVER: Role(
         meaning="latency-sensitive; requested too little",
@@ -148,10 +154,10 @@ ROLES: Final[Mapping[str, Role]] = {
     "bursts": Role(
         meaning="idle, and busy for seconds",
         requests={"cpu": "560m", "memory": "128Mi"},
-        limits={"memory": "128Mi"},
+        limits={"memory": "256Mi"},
         course=_bursts,
     ),
-    "batch": Role(
+    BATCH: Role(
         # Whoever goes by use alone would give it the node.
         meaning="takes what is left over, and is to be promised 400m at most",
         requests={"cpu": "400m", "memory": "192Mi"},
@@ -167,8 +173,8 @@ ROLES: Final[Mapping[str, Role]] = {
     ),
     "heap": Role(
         meaning="a fixed heap with collections, as a JVM",
-        requests={"cpu": "300m", "memory": "512Mi"},
-        limits={"memory": "512Mi"},
+        requests={"cpu": "300m", "memory": "1Gi"},
+        limits={"memory": "1Gi"},
         course=_heap,
     ),
     "steady": Role(
@@ -179,6 +185,15 @@ ROLES: Final[Mapping[str, Role]] = {
         course=_steady,
     ),
 }
+
+
+def wanted_millicores(role: str, seed: int, first_second: int, seconds: int) -> float:
+    """Return what CPU a role wants in the mean of some seconds of the script: the server's is that of its requests."""
+    last = first_second + seconds
+    if role == SERVER:
+        asked = sum(first_second <= moment < last for moment in arrivals(seed, last))
+        return asked * REQUEST_CPU_SECONDS * 1000.0 / seconds
+    return float(course_of(role, seed, last).cpu_millicores[first_second:].mean())
 
 
 def course_of(role: str, seed: int, seconds: int) -> Course:
@@ -199,7 +214,8 @@ def changes(course: Course) -> list[tuple[int, int, int]]:
 def past(first_unix_minute: int, count: int, seed: int, *, rate_window_seconds: float) -> list[Minutes]:
     """Return the minutes of all roles, in the order of ``ROLES``, as an agent would have measured them.
 
-    Each hour is one by the script, under a seed of its own; nobody is taken to have been short of CPU.
+    Each hour is one by the script, under a seed of its own; nobody is taken to have been short of CPU. Of memory no
+    more was seen than a limit let through.
 
     Args:
         rate_window_seconds: What a rate of the agent's spans, whole seconds: a burst that is shorter counts by its
@@ -215,7 +231,8 @@ def past(first_unix_minute: int, count: int, seed: int, *, rate_window_seconds: 
     means = cpu.reshape(by_minute).mean(axis=2)
     # A rate over little more than a minute's mean may round below it.
     peaks = np.maximum(sliding_means(cpu, round(rate_window_seconds)).reshape(by_minute).max(axis=2), means)
-    working_sets = np.round(memory.reshape(by_minute).max(axis=2) * MIB)
+    limits = [bytes_of(role.limits["memory"]) if role.limits else np.inf for role in ROLES.values()]
+    working_sets = np.minimum(np.round(memory.reshape(by_minute).max(axis=2) * MIB), np.array(limits)[:, np.newaxis])
     known = np.ones(len(ROLES), dtype=np.bool_)
     return [
         Minutes(

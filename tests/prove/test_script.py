@@ -7,13 +7,17 @@ from random import Random
 
 import numpy as np
 import pytest
+import yaml
 
+from agent.cli.main import main
 from agent.core.numbers.units import MIB
 from agent.core.orders.annotations import MAX_CPU
 from tests.e2e.workloads import bytes_of, millicores
-from tests.prove.arms import Arm, rate_window_seconds
+from tests.guest.machine import REPOSITORY
+from tests.prove.arms import AGENT_REQUESTS, SETTINGS, Arm, rate_window_seconds
 from tests.prove.script import (
     BURST_MILLICORES,
+    HEAP_MIB,
     LEAST_RATE,
     MOST_RATE,
     REQUEST_CPU_SECONDS,
@@ -27,6 +31,7 @@ from tests.prove.script import (
     past,
     rates,
     sliding_means,
+    wanted_millicores,
 )
 
 AVAILABLE_MILLICORES = 1440
@@ -96,7 +101,7 @@ def test_the_past_is_minutes_of_such_hours() -> None:
     heap = [*ROLES].index("heap")
     for minute in minutes:
         assert (minute.cpu_peak_millicores >= minute.cpu_usage_millicores).all()
-        assert minute.working_set_bytes[heap] == 200 * MIB
+        assert minute.working_set_bytes[heap] == HEAP_MIB * MIB
     assert Random("x").random() == Random("x").random()  # a text is a seed on any machine
 
 
@@ -118,9 +123,29 @@ def test_sliding_means_span_what_there_is() -> None:
 
 
 def test_each_arm_remembers_what_its_own_agent_would_have_measured() -> None:
-    assert {arm: rate_window_seconds(arm) for arm in Arm} == {
-        Arm.WRITTEN: 60.0,
-        Arm.VPA: 60.0,
-        Arm.CRUISE: 300.0,  # as the document has it
-        Arm.PLIMSOLL: 60.0,
-    }
+    assert {arm: rate_window_seconds(arm) for arm in Arm} == dict.fromkeys(Arm, 60.0)
+
+
+def test_what_a_limit_held_back_is_not_remembered() -> None:
+    leak = [*ROLES].index("leak")
+    most = max(minute.working_set_bytes[leak] for minute in past(1000, 60, seed=1, rate_window_seconds=60.0))
+    assert most == bytes_of(ROLES["leak"].limits["memory"]) < course_of("leak", 2, 3600).memory_mib.max() * MIB
+
+
+def test_what_is_wanted_is_that_of_the_seconds_asked_for() -> None:
+    bursts = course_of("bursts", 1, 900).cpu_millicores
+    assert wanted_millicores("bursts", 1, 600, 300) == pytest.approx(bursts[600:].mean())
+    assert wanted_millicores(SERVER, 1, 240, 480) == pytest.approx(
+        rates(720)[240:].mean() * REQUEST_CPU_SECONDS * 1000, rel=0.1
+    )
+
+
+def test_the_agent_costs_what_its_chart_requests() -> None:
+    values = yaml.safe_load((REPOSITORY / "charts" / "plimsoll" / "values.yaml").read_text())
+    assert values["agent"]["resources"]["requests"] == AGENT_REQUESTS
+
+
+def test_settings_of_the_arms_are_taken() -> None:
+    for arm, settings in SETTINGS.items():
+        given = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        assert main(["settings", "--in-force", *given]) == 0, arm
