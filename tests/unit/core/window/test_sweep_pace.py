@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -140,6 +141,11 @@ def test_the_next_deadline_lies_on_the_grid_and_after_now(now: int, following: i
 def test_the_interval_in_force_is_the_base_stretched() -> None:
     assert PACE.interval_ns == SECOND
     assert replace(PACE, factor=8).interval_ns == 8 * SECOND
+
+
+def test_quiet_is_no_rise_of_an_armed_lane_and_no_fall_of_another() -> None:
+    assert quiet_band(LaneState(0, 0), POLICY) == (0.0, POLICY.waiting_ratio)
+    assert quiet_band(LaneState(0, 0, is_armed=False), POLICY) == (POLICY.rearm_ratio, math.inf)
 
 
 @pytest.mark.parametrize("is_armed", [True, False])
