@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.window.ring_rows import CAUSES, FILES, MEMORY_ROW, SAMPLE, Has, Status
-from agent.core.window.sweep_pace import LaneState, lane_waiting_ratio, next_on_grid
+from agent.core.window.sweep_pace import LaneState, is_quiet, next_on_grid
 from agent.sensing.cgroup_text import (
     CpuStat,
     MemoryStat,
@@ -93,11 +93,8 @@ def wait_on_lanes(
 
 def _followed(lane: QuietLane, reading: LaneReading) -> QuietLane | None:
     """Return the lane with its newest reading; None = that is not quiet."""
-    if reading.some_usec is None:
-        return None
     before = LaneState(lane.monotonic_ns, lane.some_usec)
-    ratio = lane_waiting_ratio(before, reading.monotonic_ns, reading.some_usec)
-    if ratio is None or not lane.band.least_ratio <= ratio < lane.band.most_ratio:
+    if reading.some_usec is None or not is_quiet(before, reading.monotonic_ns, reading.some_usec, lane.band):
         return None
     return lane._replace(monotonic_ns=reading.monotonic_ns, some_usec=reading.some_usec)
 

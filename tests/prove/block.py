@@ -104,7 +104,10 @@ class Player:
             # Under emulation seven days take a while, and longer while pods take the CPU.
             self.node.wait(self._is_recommending, "the agent recommends for every pod", START_SECONDS)
             learnt = self._uptime() - uptime
-            assert learnt < self.schedule.drop_seconds / 2, f"the past was learnt {learnt:.0f} s after the script began"
+            assert learnt < self.schedule.drop_seconds / 2, (
+                f"the past was learnt {learnt:.0f} s after the script began: --drop must be more than twice that, not "
+                f"{self.schedule.drop_seconds:.0f}"
+            )
             requested, before, writes, restarts = self._watch(uptime)
             after = self._snapshot()
             block = replace(self._block(arm, number, seed, requested, before, after, writes), restarts=restarts)
@@ -148,9 +151,12 @@ class Player:
             self.node.wait(lambda app=workload: app.pods() and app.is_running(), f"{workload.name} runs", START_SECONDS)  # type: ignore[misc]
 
     def _await_room_in_the_hour(self) -> None:
-        """Wait until the block fits into one UTC hour: answers change where the next begins, of each arm at another."""
-        left = HOUR_SECONDS - time.time() % HOUR_SECONDS
-        if left < self.schedule.seconds + 2 * LEAD_SECONDS:
+        """Wait until the block fits into one UTC hour: answers change where the next begins, of each arm at another.
+
+        One that is longer than an hour does not wait.
+        """
+        left, needed = HOUR_SECONDS - time.time() % HOUR_SECONDS, self.schedule.seconds + 2 * LEAD_SECONDS
+        if left < needed < HOUR_SECONDS - LEAD_SECONDS:
             self.say(f"waits {left:.0f} s for the next hour, into which the block fits")
             time.sleep(left + LEAD_SECONDS)
 

@@ -145,6 +145,15 @@ def quiet_band(lane: LaneState, policy: ContentionPolicy) -> QuietBand:
     return QuietBand(policy.rearm_ratio, math.inf)
 
 
+def is_quiet(before: LaneState, monotonic_ns: int, some_usec: int, band: QuietBand) -> bool:
+    """Return whether a lane's reading is quiet beside the one before; where they cannot be compared it is not.
+
+    The C sampler asks the same (``pl_lane_wait``).
+    """
+    ratio = lane_waiting_ratio(before, monotonic_ns, some_usec)
+    return ratio is not None and band.least_ratio <= ratio < band.most_ratio
+
+
 def watch_lanes(
     watch: LaneWatch, readings: Mapping[int, tuple[int, int]], policy: ContentionPolicy
 ) -> tuple[LaneWatch, tuple[int, ...]]:

@@ -2,7 +2,8 @@
 
 One of them is the memory pressure of all pods together: while it stands still nobody need look who waits for memory.
 
-Node. What counts as rising is a rule of ``core.pacing``; here are the files, their numbers and when they are due.
+Node. What counts as rising is a rule of ``core.window.sweep_pace``; here are the files, their numbers and when they are
+due.
 The kernel weighs stalls in whole jiffies at each read: below some 20 ms between two reads of one file its total loses
 time. That is why the rate is bounded and why nobody else reads these files.
 

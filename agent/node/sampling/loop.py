@@ -1,7 +1,7 @@
 """The sampling thread: sweeps on absolute deadlines, follows cgroups that come and go, keeps the fast lane.
 
 Node. It owns the sampler, the discovery and the memory events; nobody else calls them. It decides nothing: when a sweep
-is due and what counts as rising contention are rules of ``core.pacing``.
+is due and what counts as rising contention are rules of ``core.window.sweep_pace``.
 """
 
 from __future__ import annotations

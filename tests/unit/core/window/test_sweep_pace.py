@@ -17,8 +17,10 @@ from agent.core.window.sweep_pace import (
     LaneState,
     LaneWatch,
     Pace,
+    QuietBand,
     SkipReason,
     after_sweep,
+    is_quiet,
     next_on_grid,
     quiet_band,
     watch_lanes,
@@ -148,6 +150,21 @@ def test_quiet_is_no_rise_of_an_armed_lane_and_no_fall_of_another() -> None:
     assert quiet_band(LaneState(0, 0, is_armed=False), POLICY) == (POLICY.rearm_ratio, math.inf)
 
 
+@pytest.mark.parametrize(
+    ("monotonic_ns", "some_usec", "expected"),
+    [
+        (SECOND, 1000, False),  # less than the least
+        (SECOND, 101_000, True),
+        (SECOND, 200_999, True),
+        (SECOND, 201_000, False),  # the most is not included
+        (SECOND, 999, False),  # the total went back
+        (0, 101_000, False),  # no time passed
+    ],
+)
+def test_a_reading_is_quiet_within_its_band(monotonic_ns: int, some_usec: int, expected: bool) -> None:
+    assert is_quiet(LaneState(0, 1000), monotonic_ns, some_usec, QuietBand(0.1, 0.2)) is expected
+
+
 @pytest.mark.parametrize("is_armed", [True, False])
 @given(waited_usec=st.integers(0, 125_000))
 def test_a_quiet_reading_changes_nothing_of_what_is_remembered_and_any_other_does(
@@ -157,5 +174,7 @@ def test_a_quiet_reading_changes_nothing_of_what_is_remembered_and_any_other_doe
     band = quiet_band(before, POLICY)
     ratio = waited_usec / 125_000
     watch, risen = watch_lanes(LaneWatch(lanes={7: before}), readings(1, 1000 + waited_usec), POLICY)
-    is_quiet = band.least_ratio <= ratio < band.most_ratio
-    assert is_quiet == (not risen and watch.lanes[7].is_armed == is_armed)
+    assert is_quiet(before, SECOND // 8, 1000 + waited_usec, band) == (band.least_ratio <= ratio < band.most_ratio)
+    assert is_quiet(before, SECOND // 8, 1000 + waited_usec, band) == (
+        not risen and watch.lanes[7].is_armed == is_armed
+    )
