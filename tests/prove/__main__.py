@@ -43,8 +43,19 @@ PAYLOAD: Final = Path(__file__).with_name("payload")
 def main() -> int:
     """Run it, or only write the page of what was run before."""
     arguments = parse()
+    try:
+        return prove(arguments)
+    except records.ForeignRecordError as error:
+        print(f"prove: {error}", file=sys.stderr)
+        return 2
+
+
+def prove(arguments: argparse.Namespace) -> int:
+    """Play the blocks that are asked for, or none, and write the page."""
     if arguments.page_of:
         return write_page(arguments.page_of, arguments.put)
+    if (arguments.out / RECORDS).exists():
+        records.read(arguments.out / RECORDS)  # before hours are spent
     try:
         if namespace.is_outside():  # inside nothing can be fetched
             parts.ensure(lambda line: print(f"prove: {line}", flush=True))

@@ -66,9 +66,24 @@ def append(path: Path, block: Block) -> None:
         file.write(json.dumps(asdict(block)) + "\n")
 
 
+class ForeignRecordError(Exception):
+    """A record has other fields than those of now: it was measured otherwise, and is not to be compared."""
+
+
 def read(path: Path) -> list[Block]:
-    """Read what ``append`` wrote."""
-    return [_block(json.loads(line)) for line in path.read_text().splitlines()]
+    """Read what ``append`` wrote.
+
+    Raises:
+        ForeignRecordError: A line is none of its records; the message says which.
+    """
+    blocks = []
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        try:
+            blocks.append(_block(json.loads(line)))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            msg = f"{path}: line {number} is no record of this version ({error}); name another folder with --out"
+            raise ForeignRecordError(msg) from error
+    return blocks
 
 
 def _block(value: dict[str, Any]) -> Block:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from agent.core.numbers.units import GIB
 from tests.prove import page, records
 from tests.prove.arms import Arm
@@ -39,6 +41,17 @@ def test_blocks_come_back_as_they_were(tmp_path: Path) -> None:
     for record in blocks:
         records.append(tmp_path / "records.jsonl", record)
     assert records.read(tmp_path / "records.jsonl") == blocks
+
+
+@pytest.mark.parametrize(
+    "line", ['{"arm": "vpa", "evictions": 0}', "{", "[]", '{"requested": 1, "uses": {}, "answers": []}']
+)
+def test_a_record_of_another_version_is_refused_by_its_line(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "records.jsonl"
+    records.append(file, block(Arm.VPA, 1, took=0.1, cores=600))
+    file.write_text(file.read_text() + line + "\n")
+    with pytest.raises(records.ForeignRecordError, match=r"records\.jsonl: line 2 is no record of this version.*--out"):
+        records.read(file)
 
 
 def test_the_table_has_an_arm_a_column_in_their_order() -> None:
